@@ -1,7 +1,8 @@
 """forerun: reads slow storage at the device's speed.
 
-`forerun.parquet` opens Parquet files of which some columns are read, `forerun.vectors` shows what
-readahead policies decide; the command `forerun`, also `python -m forerun`, has the rest.
+`forerun.parquet` opens Parquet files of which some columns are read. `forerun.sim`, `forerun.sweep`
+and `forerun.vectors` show what policies would do; the command `forerun`, also `python -m forerun`,
+has the rest.
 
 Importing this package registers the name ``"forerun"`` with fsspec and loads nothing else.
 """
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
     from forerun import parquet, vectors
     from forerun._cache import ForerunCache, memory_held, memory_limit
     from forerun._forerun import version
+    from forerun._plot import plot
     from forerun._report import Report, report
-    from forerun.errors import FetchError, ForerunError, OptionError
+    from forerun._sim import sim
+    from forerun._sweep import Sweep, sweep
+    from forerun._traces import Trace, trace
+    from forerun.errors import FetchError, ForerunError, OptionError, RunError
 
     __version__: str
 
@@ -29,11 +34,18 @@ __all__ = [
     "ForerunError",
     "OptionError",
     "Report",
+    "RunError",
+    "Sweep",
+    "Trace",
     "__version__",
     "memory_held",
     "memory_limit",
     "parquet",
+    "plot",
     "report",
+    "sim",
+    "sweep",
+    "trace",
     "vectors",
     "version",
 ]
@@ -45,10 +57,17 @@ _PLACES = {
     "ForerunError": "errors",
     "OptionError": "errors",
     "Report": "_report",
+    "RunError": "errors",
+    "Sweep": "_sweep",
+    "Trace": "_traces",
     "memory_held": "_cache",
     "memory_limit": "_cache",
     "parquet": None,
+    "plot": "_plot",
     "report": "_report",
+    "sim": "_sim",
+    "sweep": "_sweep",
+    "trace": "_traces",
     "vectors": None,
     "version": "_forerun",
 }

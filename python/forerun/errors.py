@@ -17,6 +17,10 @@ class OptionError(ForerunError, ValueError):
     """What was asked for cannot be: a policy, a parameter or a size."""
 
 
+class RunError(ForerunError):
+    """A run of the laboratory failed: a trace cannot be read, or the memory is too small."""
+
+
 def nearest(name: str, known: Iterable[str], alike: float = 0.6) -> str:
     """The end of a message on an unknown name: the nearest of those `known`, if it is `alike`."""
     from difflib import get_close_matches

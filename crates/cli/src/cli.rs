@@ -95,9 +95,7 @@ pub fn main() -> ExitCode {
 #[must_use]
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.into_iter().collect();
-    if let Some(commit) = option_env!("FORERUN_COMMIT") {
-        machine::set_commit(commit);
-    }
+    let _ = commit();
     if let [_, first, second] = &words[..]
         && [["--version", "--json"], ["--json", "--version"]]
             .contains(&[first, second].map(|it| it.to_str().unwrap_or("")))
@@ -123,6 +121,15 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     result.unwrap_or_else(|error| failure::tell(&error))
+}
+
+/// The commit that was built; the version where the build names none.
+#[must_use]
+pub fn commit() -> &'static str {
+    if let Some(commit) = option_env!("FORERUN_COMMIT") {
+        machine::set_commit(commit);
+    }
+    machine::commit()
 }
 
 /// The arguments of `run`, where `words` are such, by its definition alone: its program waits for

@@ -37,4 +37,4 @@ mod serve;
 mod shell;
 mod warm;
 
-pub use cli::{main, run};
+pub use cli::{commit, main, run};

@@ -58,6 +58,7 @@ pub fn all_done(mut failed: Vec<(String, anyhow::Error)>, count: usize) -> anyho
 }
 
 /// Prints the error, and returns the exit status.
+#[must_use]
 pub fn tell(error: &anyhow::Error) -> u8 {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
@@ -66,12 +67,18 @@ pub fn tell(error: &anyhow::Error) -> u8 {
         return 0;
     }
     note(&message(error));
-    let is_usage = error.chain().any(<dyn std::error::Error>::is::<Usage>);
-    if is_usage { USAGE } else { FAILED }
+    if is_usage(error) { USAGE } else { FAILED }
+}
+
+/// Whether the error is of the command line.
+#[must_use]
+pub fn is_usage(error: &anyhow::Error) -> bool {
+    error.chain().any(<dyn std::error::Error>::is::<Usage>)
 }
 
 /// The error and its causes; a cause that the text before it contains is left out.
-fn message(error: &anyhow::Error) -> String {
+#[must_use]
+pub fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {

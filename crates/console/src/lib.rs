@@ -21,6 +21,7 @@
 //! | [`reap_target`], [`reap_reads`] | the same through a reaper, and reads at random places |
 //! | [`noise`] | the machine's other load during a measurement |
 //! | [`profile`] | the profile of a device: measured, kept in a file, found again |
+//! | [`python`] | commands whose work is the Python package's |
 //!
 //! # Invariants
 //! - stdout carries results alone; with `--json`, one object. Everything else goes to stderr.
@@ -40,6 +41,7 @@ pub mod noise;
 pub mod object;
 pub mod output;
 pub mod profile;
+pub mod python;
 pub mod ranges;
 pub mod reap_reads;
 pub mod reap_target;

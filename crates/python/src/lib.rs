@@ -1,7 +1,7 @@
 //! `forerun._forerun`: what Python's package calls of forerun.
 //!
 //! ```text
-//!   import forerun --> python/forerun/*.py --> _forerun (this crate) --> engine, sim, cli
+//!   import forerun --> python/forerun/*.py --> _forerun (this crate) --> engine, sim, lab, cli
 //! ```
 //! A function here takes and gives plain values; the classes, defaults and documents that users
 //! meet are Python's, in `python/forerun`. Types of this module are told to checkers by
@@ -15,6 +15,8 @@
 
 mod commands;
 mod errors;
+#[cfg(feature = "lab")]
+mod lab;
 mod ranges;
 #[cfg(feature = "lab")]
 mod vectors;
@@ -26,6 +28,9 @@ use pyo3::prelude::{pyfunction, pymodule};
 mod _forerun {
     #[pymodule_export]
     use super::commands::cli;
+    #[cfg(feature = "lab")]
+    #[pymodule_export]
+    use super::lab::{Pages, commit, info, page, sim};
     #[pymodule_export]
     use super::ranges::{Ranges, clear_frames, keep_spare};
     #[cfg(feature = "lab")]

@@ -1,4 +1,4 @@
-//! A sheet of charts: curves over the size of a cache, bars over classes.
+//! A sheet of charts: curves over the size of a cache or over percentiles, bars over classes.
 //!
 //! ```text
 //!   Sheet -> sections (a trace each) -> charts -> series
@@ -26,10 +26,10 @@ mod plot;
 mod views;
 
 use crate::quantity::{bytes, count, figure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The contents of one page.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Sheet {
     /// The head.
     pub title: String,
@@ -42,7 +42,7 @@ pub struct Sheet {
 }
 
 /// The charts of one trace.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Section {
     /// The trace.
     pub title: String,
@@ -53,7 +53,7 @@ pub struct Section {
 }
 
 /// Series over one axis.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Chart {
     /// The title.
     pub title: String,
@@ -75,7 +75,7 @@ pub struct Chart {
 }
 
 /// Which value is the best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
     /// The largest.
@@ -85,7 +85,7 @@ pub enum Better {
 }
 
 /// Where values stand.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum X {
     /// Sizes of a cache, ascending: curves on a log axis.
@@ -111,10 +111,17 @@ pub enum X {
         /// In order.
         names: Vec<String>,
     },
+    /// Steps of the same width, such as percentiles: curves.
+    Steps {
+        /// The quantity of the steps.
+        label: String,
+        /// In order.
+        names: Vec<String>,
+    },
 }
 
 /// The measure of values.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Y {
     /// In words.
     pub label: String,
@@ -123,7 +130,7 @@ pub struct Y {
 }
 
 /// How values are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// As percent.
@@ -135,7 +142,7 @@ pub enum Unit {
 }
 
 /// One line, or the bars of one colour.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Series {
     /// In the legend.
     pub name: String,
@@ -146,7 +153,7 @@ pub struct Series {
 }
 
 /// A source's statement, and the result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Claim {
     /// The subject.
     pub what: String,
@@ -195,7 +202,7 @@ impl X {
         match self {
             Self::Pages { pages, .. } => pages.len(),
             Self::Times { seconds, .. } => seconds.len(),
-            Self::Classes { names, .. } => names.len(),
+            Self::Classes { names, .. } | Self::Steps { names, .. } => names.len(),
         }
     }
 
@@ -415,6 +422,25 @@ mod tests {
         let body = &page[page.find("<main>").unwrap()..page.find("</main>").unwrap() + 7];
         well_formed(&body.replace("<br>", ""));
         assert_eq!(page, sheet().page());
+    }
+
+    #[test]
+    fn percentiles_are_curves_and_have_their_names() {
+        let mut sheet = sheet();
+        let chart = &mut sheet.sections[0].charts[0];
+        let names = ["P10", "P50", "P90"].map(str::to_owned).to_vec();
+        chart.x = X::Steps { label: "percentile of traces".into(), names };
+        chart.series[0].y = vec![Some(-0.1), Some(0.0), Some(0.2)];
+        let picture = sheet.picture();
+        well_formed(&picture);
+        assert_eq!(lines(&picture), 2 * 3);
+        let page = sheet.page();
+        for text in ["percentile of traces", ">P10<", "-10.00 %"] {
+            assert!(picture.contains(text) || page.contains(text), "{text}");
+        }
+        let text = serde_json::to_string(&sheet).expect("JSON");
+        let again: Sheet = serde_json::from_str(&text).expect("its own JSON");
+        assert_eq!(again.page(), page);
     }
 
     #[test]

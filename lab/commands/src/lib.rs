@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   sim, trace, vectors --> sim        virtual time
+//!   sweep               --> Python     sim of many traces, by executors
 //!   bench, demo, soak   --> measure    the live engine in real time
 //! ```
 //! | module | what |
 //! |---|---|
-//! | `vectors`, `sim`, `trace`, `demo`, `soak` | a command each |
+//! | `vectors`, `sim`, `sweep`, `trace`, `demo`, `soak` | a command each |
 //! | `replay` | a trace at its times, in virtual or real time |
 //! | `bench`, `replay_journal` | commands on real devices and live runs |
+//! | `call`, `given` | commands as functions, for the Python package; what these are given |
 //! | `kept` | results of a run that was cut |
 //! | `parallel` | the same work for many things, on all processors |
 //! | `process` | what the kernel tells of this process |
@@ -19,7 +21,9 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+pub mod call;
 mod demo;
+mod given;
 mod kept;
 mod parallel;
 mod process;
@@ -29,6 +33,7 @@ mod reproduce;
 mod sim;
 mod soak;
 mod specs;
+mod sweep;
 mod trace;
 mod vectors;
 
@@ -41,6 +46,8 @@ pub enum Command {
     Vectors(vectors::Args),
     /// Run workloads and traces through the cache in virtual time, or through replacement alone
     Sim(Box<sim::Args>),
+    /// Run policies and sizes on many traces, on this machine or a cluster, into a data set
+    Sweep(sweep::Args),
     /// See what a trace holds, turn it into another format, or record one
     Trace(trace::Args),
     /// See what readahead does to a slow disk: half a minute, nothing to set up
@@ -84,6 +91,7 @@ impl Command {
         match self {
             Self::Vectors(args) => vectors::run(&args),
             Self::Sim(args) => sim::run(&args),
+            Self::Sweep(args) => sweep::run(&args),
             Self::Trace(args) => trace::run(&args),
             Self::Demo(args) => demo::run(&args),
             Self::Bench(args) => bench::run(&args),

@@ -27,7 +27,7 @@ mod walks;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use forerun_console::failure::{self, usage};
 use forerun_console::form::{Form, Kind, Output};
@@ -41,9 +41,10 @@ use forerun_sim::host::RequestOrder;
 use forerun_sim::prefetch::Prefetch;
 
 use plot::Plot;
-use rows::{Record, Results};
+use rows::{KeptRun, Record, Results};
 use source::{Reading, Source};
 
+use crate::given::Control;
 use crate::kept::Kept;
 use crate::specs::{self, Size};
 
@@ -239,7 +240,8 @@ fn page_cost(text: &str) -> Result<Nanos, String> {
 const PAGE_COST_MAX: Nanos = Nanos::from_millis(1_000);
 
 impl Plan {
-    fn new(args: &Args) -> Result<Self> {
+    /// The plan of `args` on what `sources` opens.
+    fn new(args: &Args, sources: impl FnOnce() -> Result<Vec<Source>>) -> Result<Self> {
         let devices = match &args.device {
             None => vec![None],
             Some(text) => devices(text, args.drive_cache)?,
@@ -263,7 +265,7 @@ impl Plan {
         }
         let threads = args.threads.map_or_else(machine::cores, usize::from);
         let plan = Self {
-            sources: Source::all(&args.traces)?,
+            sources: sources()?,
             reading: args.reading.clone(),
             policies,
             together: args.together || !args.partitions.is_empty(),
@@ -390,26 +392,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.list_policies || args.list_formats || args.list_workloads || args.list_devices {
         return lists::print(args);
     }
-    let plan = Plan::new(args)?;
+    let plan = Plan::new(args, || Source::all(&args.traces))?;
     let written: Vec<&Path> = args.output.iter().chain(&args.plot).map(PathBuf::as_path).collect();
     require_places(&written, &plan.sources)?;
     let files = args.files();
     files.check()?;
     let mut kept = Kept::open(args.output.as_deref())?;
-    let mut results = Results { rows: Vec::new(), record: Record::new(&plan) };
-    let mut failed = Vec::new();
-    if plan.together {
-        partitioned::run(&plan, &mut kept, &mut results)?;
-    }
-    let apart = plan.sources.iter().filter(|_| !plan.together);
-    for source in apart {
-        let ran = if plan.readaheads.is_empty() {
-            untimed::run(&plan, source, &mut kept, &mut results)
-        } else {
-            timed::run(&plan, source, &mut kept, &mut results)
-        };
-        failed.extend(ran.err().map(|error| (source.name(), error)));
-    }
+    let (results, failed) = run_plan(&plan, &mut kept)?;
     if results.rows.is_empty() {
         failure::all_done(failed, plan.sources.len())?;
         return kept.end();
@@ -427,6 +416,39 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // What failed is run again by the same command, and what was done is not.
     failure::all_done(failed, plan.sources.len())?;
     kept.end()
+}
+
+/// The rows of `args` on `sources`, in place of the traces that they name, as a JSON array.
+pub(crate) fn rows_of(args: &Args, sources: Vec<Source>, control: &Control) -> Result<String> {
+    let mut plan = Plan::new(args, || Ok(sources))?;
+    plan.reading = plan.reading.controlled(control);
+    let (results, failed) = run_plan(&plan, &mut Kept::open(None)?)?;
+    if let Some((_, error)) = failed.into_iter().next() {
+        return Err(error);
+    }
+    serde_json::to_string(&results.rows).context("cannot write JSON")
+}
+
+/// Runs the plan; the results, and the traces that failed.
+fn run_plan(
+    plan: &Plan,
+    kept: &mut Kept<KeptRun>,
+) -> Result<(Results, Vec<(String, anyhow::Error)>)> {
+    let mut results = Results { rows: Vec::new(), record: Record::new(plan) };
+    let mut failed = Vec::new();
+    if plan.together {
+        partitioned::run(plan, kept, &mut results)?;
+    }
+    let apart = plan.sources.iter().filter(|_| !plan.together);
+    for source in apart {
+        let ran = if plan.readaheads.is_empty() {
+            untimed::run(plan, source, kept, &mut results)
+        } else {
+            timed::run(plan, source, kept, &mut results)
+        };
+        failed.extend(ran.err().map(|error| (source.name(), error)));
+    }
+    Ok((results, failed))
 }
 
 impl Args {

@@ -5,12 +5,13 @@
 //! - A trace is read as a stream in bounded memory.
 
 mod convert;
-mod info;
+pub(crate) mod info;
 mod record;
 pub(crate) mod strace;
 
 use anyhow::Result;
 
+use crate::given::Control;
 use crate::sim::source::{Reading, Source};
 
 use crate::specs;
@@ -77,5 +78,11 @@ impl Input {
         let source = Source::new(&self.trace)?;
         source.tell_guess(&self.reading)?;
         Ok((source, self.reading.clone()))
+    }
+
+    /// How another trace is read in its place, under `control`.
+    fn reading(&self, control: &Control) -> Result<Reading> {
+        self.reading.check()?;
+        Ok(self.reading.controlled(control))
     }
 }

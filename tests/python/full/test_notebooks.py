@@ -35,5 +35,8 @@ def test_a_notebook_runs(path: Path) -> None:
     ).execute()
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in cells)
+    for cell in cells:
+        if "plot(" in cell.source.splitlines()[-1]:
+            assert any("image/png" in output.get("data", {}) for output in cell.outputs)
     shown = "".join(str(output) for cell in cells for output in cell.outputs)
     assert "forerun" in shown

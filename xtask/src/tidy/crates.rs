@@ -61,8 +61,10 @@ const fn row(
 const CLI: &[&str] = &[
     "core", "io", "engine", "steer", "preload", "report", "console", "lab", "nbd", "fuse", "remote",
 ];
-const PYTHON: &[&str] =
-    &["core", "io", "engine", "steer", "preload", "sim", "report", "nbd", "fuse", "remote", "cli"];
+const PYTHON: &[&str] = &[
+    "core", "io", "engine", "steer", "preload", "sim", "lab", "report", "nbd", "fuse", "remote",
+    "cli",
+];
 /// What is said to the person at the terminal, and the device that is measured.
 const CONSOLE: &[&str] = &["core", "io", "steer", "report"];
 const MEASURE: &[&str] = &["core", "io", "engine", "steer", "report", "console", "sim"];

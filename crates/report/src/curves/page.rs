@@ -215,7 +215,7 @@ fn heads(chart: &Chart) -> Markup {
 fn place_heads(chart: &Chart) -> Vec<&str> {
     match &chart.x {
         X::Pages { .. } => vec!["Pages", "Bytes"],
-        X::Times { label, .. } | X::Classes { label, .. } => vec![label],
+        X::Times { label, .. } | X::Classes { label, .. } | X::Steps { label, .. } => vec![label],
     }
 }
 
@@ -254,7 +254,7 @@ fn place(x: &X, at: usize) -> Vec<String> {
             vec![count, bytes]
         }
         X::Times { seconds, .. } => vec![quantity::time(seconds[at])],
-        X::Classes { names, .. } => vec![names[at].clone()],
+        X::Classes { names, .. } | X::Steps { names, .. } => vec![names[at].clone()],
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) fn places(chart: &Chart, frame: Frame) -> Vec<f64> {
             let at = |&seconds: &f64| frame.across(range.part(axes::scaled(seconds, *log)));
             seconds.iter().map(at).collect()
         }
-        X::Classes { names, .. } => {
+        X::Classes { names, .. } | X::Steps { names, .. } => {
             let width = 1.0 / float(names.len().max(1) as u64);
             (0..names.len() as u64).map(|n| frame.across((float(n) + 0.5) * width)).collect()
         }
@@ -112,7 +112,7 @@ pub(super) fn plot(chart: &Chart, frame: Frame) -> String {
         let points: Vec<(f64, f64)> = all.iter().map(|&(_, x, y)| (x, y)).collect();
         let _ = write!(text, "<g data-series=\"{number}\" class=\"{}\">", class(number, series));
         text += &match &chart.x {
-            X::Pages { .. } => line(number, series, &points),
+            X::Pages { .. } | X::Steps { .. } => line(number, series, &points),
             X::Times { .. } if points.is_empty() => String::new(),
             X::Times { .. } => polyline(number, series, &points),
             X::Classes { names, .. } => {
@@ -249,7 +249,7 @@ fn place_axis(chart: &Chart, places: &[f64], frame: Frame) -> String {
             }
             name
         }
-        X::Classes { label: name, names } => {
+        X::Classes { label: name, names } | X::Steps { label: name, names } => {
             // Every label where there is room for all, else every second, third...
             let longest = names.iter().map(String::len).max().unwrap_or(0) as u64;
             let room = (frame.right() - frame.left) / float(names.len().max(1) as u64);

@@ -101,7 +101,7 @@ fn row(
     let mut cache = PartitionedCache::new(settings, names)
         .map_err(|error| usage(format!("--partition: {error}")))?;
     let accesses: Vec<u64> = surveys.iter().map(|survey| survey.accesses).collect();
-    let bar = output::progress(accesses.iter().sum(), "simulating");
+    let bar = plan.reading.shown(output::progress(accesses.iter().sum(), "simulating"));
     let mut traces = plan
         .sources
         .iter()

@@ -1,4 +1,4 @@
-//! Sources of accesses: a file, stdin, or a workload.
+//! Sources of accesses: a file, stdin, a workload, or what a caller has.
 //!
 //! ```text
 //!   requests()   batches, with times and operations           trace info, trace convert
@@ -6,6 +6,7 @@
 //!   survey()     how many, how many distinct, the largest     shares, and the length of a file
 //!   workload()   reads of a file                              readahead and devices
 //! ```
+//! Where a command is called as a function (`call`), a trace may also be the caller's.
 //! To readahead, the keys of a trace are pages of one file.
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ use forerun_sim::trace::{
 use forerun_sim::workload::{self, Access, Reader, Workload};
 use indicatif::ProgressBar;
 
+use crate::given::{Columns, Control, Input};
 use crate::specs::PAGE_BYTES;
 
 /// One trace.
@@ -38,6 +40,8 @@ pub(crate) enum Source {
     File(PathBuf),
     /// Read once.
     Stdin,
+    /// Of a caller, and no name alone.
+    Given(Input),
 }
 
 /// How traces are read.
@@ -52,9 +56,30 @@ pub(crate) struct Reading {
     /// Stop after so many accesses of each trace
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
+    /// Where the command is called as a function.
+    #[arg(skip)]
+    control: Option<Control>,
 }
 
 impl Reading {
+    /// The same under `control`: nothing is printed, and readings end early once that stops.
+    pub(crate) fn controlled(&self, control: &Control) -> Self {
+        Self { control: Some(control.clone()), ..self.clone() }
+    }
+
+    /// Whether a caller controls the command.
+    pub(crate) fn is_controlled(&self) -> bool {
+        self.control.is_some()
+    }
+
+    /// `bar`, shown to the caller where one controls the command.
+    pub(crate) fn shown(&self, bar: ProgressBar) -> ProgressBar {
+        match &self.control {
+            Some(control) => control.follow(bar),
+            None => bar,
+        }
+    }
+
     /// Refuses an unknown format.
     pub(crate) fn check(&self) -> Result<()> {
         trace::check_format(&self.format)
@@ -168,7 +193,7 @@ impl Source {
     pub(crate) fn identity(&self) -> String {
         let found = match self {
             Self::File(path) => path.metadata().ok(),
-            Self::Workload(_) | Self::Stdin => None,
+            Self::Workload(_) | Self::Stdin | Self::Given(_) => None,
         };
         let file = found.map(|it| (it.len(), it.mtime(), it.mtime_nsec()));
         format!("{} {file:?}", self.name())
@@ -192,13 +217,14 @@ impl Source {
             Self::Workload(text) => text.clone(),
             Self::File(path) => path.display().to_string(),
             Self::Stdin => "-".to_owned(),
+            Self::Given(input) => input.name().to_owned(),
         }
     }
 
     /// Whether a second reading gives the same again.
     pub(crate) fn can_be_read_again(&self) -> bool {
         match self {
-            Self::Workload(_) => true,
+            Self::Workload(_) | Self::Given(_) => true,
             // A missing file is an error when it is opened.
             Self::File(path) => path.metadata().map_or(true, |found| !is_stream(&found)),
             Self::Stdin => false,
@@ -207,6 +233,9 @@ impl Source {
 
     /// Prints the guessed format on stderr.
     pub(crate) fn tell_guess(&self, reading: &Reading) -> Result<()> {
+        if reading.is_controlled() {
+            return Ok(());
+        }
         if let (Self::File(_), true) = (self, self.can_be_read_again()) {
             tell_guess(&self.name(), &self.open(reading, &ProgressBar::hidden())?);
         }
@@ -220,17 +249,25 @@ impl Source {
 
     /// The same; `bar` shows how much of a file was read.
     fn requests_told(&self, reading: &Reading, bar: &ProgressBar) -> Result<Requests> {
-        let left = reading.accesses_max();
-        if let Self::Workload(text) = self {
-            let made = Box::new(requests_in_time(workload_of(text)));
-            return Ok(Requests { from: Origin::Workload(made), left });
-        }
-        let trace = self.open(reading, bar)?;
-        if !self.can_be_read_again() {
-            tell_guess(&self.name(), &trace);
-        }
-        let from = Origin::Trace(Box::new(trace), self.name());
-        Ok(Requests { from, left })
+        let from = match self {
+            Self::Workload(text) => {
+                Origin::Made(Box::new(requests_in_time(workload_of(text))), WORKLOADS)
+            }
+            Self::Given(Input::Columns { columns, .. }) => {
+                bar.set_length(columns.pages.len() as u64);
+                let (bar, facts) = (bar.clone(), columns.facts());
+                let counted = columns_of(columns).inspect(move |_| bar.inc(1));
+                Origin::Made(Box::new(counted), facts)
+            }
+            _ => {
+                let trace = self.open(reading, bar)?;
+                if !self.can_be_read_again() {
+                    tell_guess(&self.name(), &trace);
+                }
+                Origin::Trace(Box::new(trace), self.name())
+            }
+        };
+        Ok(Requests { from, left: reading.accesses_max(), control: reading.control.clone() })
     }
 
     /// Its pages, at most `reading.limit`, with their `sizes` if there are some; `bar` shows how
@@ -271,7 +308,7 @@ impl Source {
     pub(crate) fn workload(&self, reading: &Reading, end: u64) -> Result<Timed> {
         let broken = Arc::new(Mutex::new(None));
         if let Self::Workload(text) = self {
-            let workload = limited(workload_of(text), reading.accesses_max());
+            let workload = limited(workload_of(text), reading);
             return Ok(Timed { workload, broken });
         }
         let page = u64::from(PAGE_BYTES);
@@ -284,8 +321,12 @@ impl Source {
         }
         let file_bytes = end * page;
         let slot = Arc::clone(&broken);
-        let mut trace = self.open(reading, &ProgressBar::hidden())?;
-        let reads = std::iter::from_fn(move || match trace.next()? {
+        let mut requests: Box<dyn Iterator<Item = Result<Request, TraceError>> + Send> = match self
+        {
+            Self::Given(Input::Columns { columns, .. }) => Box::new(columns_of(columns).map(Ok)),
+            _ => Box::new(self.open(reading, &ProgressBar::hidden())?),
+        };
+        let reads = std::iter::from_fn(move || match requests.next()? {
             Ok(Request { first, count, op, .. }) => {
                 let bytes = u64::from(count) * page;
                 let bytes = u32::try_from(bytes).expect("requests are at most 1 GiB");
@@ -308,7 +349,7 @@ impl Source {
             streams: Vec::new(),
             bytes_wanted: 0,
         };
-        Ok(Timed { workload: limited(workload, reading.accesses_max()), broken })
+        Ok(Timed { workload: limited(workload, reading), broken })
     }
 
     fn open(&self, reading: &Reading, bar: &ProgressBar) -> Result<Trace> {
@@ -322,7 +363,11 @@ impl Source {
                 Box::new(bar.wrap_read(file))
             }
             Self::Stdin => Box::new(bar.wrap_read(io::stdin())),
-            Self::Workload(_) => unreachable!("a workload is not opened"),
+            Self::Given(Input::Opened { open, .. }) => {
+                let bytes = open().with_context(|| format!("cannot open {name}"))?;
+                Box::new(bar.wrap_read(bytes))
+            }
+            Self::Workload(_) | Self::Given(_) => unreachable!("it has no bytes"),
         };
         Ok(Trace::new(&name, bytes, &reading.format, reading.skip_bad)?)
     }
@@ -333,28 +378,31 @@ pub(crate) struct Requests {
     from: Origin,
     /// Pages that may still be sent.
     left: u64,
+    control: Option<Control>,
 }
 
 enum Origin {
     /// With its name, for the note on records that were passed over.
     Trace(Box<Trace>, String),
-    Workload(Box<dyn Iterator<Item = Request> + Send>),
+    /// With the facts about them.
+    Made(Box<dyn Iterator<Item = Request> + Send>, Facts),
 }
 
 impl Requests {
     /// Puts the next requests into `batch`; false when there are no more.
     pub(crate) fn next_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
-        if self.left == 0 {
+        if self.left == 0 || is_stopped(self.control.as_ref()) {
             batch.clear();
             return Ok(false);
         }
+        let is_told = self.control.is_none();
         match &mut self.from {
             Origin::Trace(trace, name) => {
-                if !trace.next_batch(batch)? && trace.skipped() > 0 {
+                if !trace.next_batch(batch)? && trace.skipped() > 0 && is_told {
                     note(&format!("{name}: {} broken records passed over", trace.skipped()));
                 }
             }
-            Origin::Workload(requests) => {
+            Origin::Made(requests, _) => {
                 batch.clear();
                 batch.extend(requests.take(BATCH_REQUESTS));
             }
@@ -390,9 +438,7 @@ impl Requests {
     pub(crate) fn facts(&self) -> Facts {
         match &self.from {
             Origin::Trace(trace, _) => trace.facts(),
-            Origin::Workload(_) => {
-                Facts { addresses: Addresses::Blocks, times: true, ops: true, sizes: true }
-            }
+            Origin::Made(_, facts) => *facts,
         }
     }
 
@@ -400,7 +446,7 @@ impl Requests {
     pub(crate) fn device_name(&self, device: u32) -> Option<&str> {
         match &self.from {
             Origin::Trace(trace, _) => trace.device_name(device),
-            Origin::Workload(_) => None,
+            Origin::Made(..) => None,
         }
     }
 
@@ -408,7 +454,7 @@ impl Requests {
     pub(crate) fn guess(&self) -> Option<&str> {
         match &self.from {
             Origin::Trace(trace, _) => trace.guess(),
-            Origin::Workload(_) => None,
+            Origin::Made(..) => None,
         }
     }
 
@@ -416,7 +462,7 @@ impl Requests {
     pub(crate) fn skipped(&self) -> u64 {
         match &self.from {
             Origin::Trace(trace, _) => trace.skipped(),
-            Origin::Workload(_) => 0,
+            Origin::Made(..) => 0,
         }
     }
 }
@@ -465,20 +511,32 @@ fn pages(access: &Access) -> (u64, u64) {
     (access.offset / page, end.div_ceil(page))
 }
 
-/// `workload` with readers that stop after `limit` pages in total.
-fn limited(mut workload: Workload, limit: u64) -> Workload {
-    let left = Arc::new(AtomicU64::new(limit));
+fn is_stopped(control: Option<&Control>) -> bool {
+    control.is_some_and(Control::is_stopped)
+}
+
+fn columns_of(columns: &Arc<Columns>) -> impl Iterator<Item = Request> + Send + use<> {
+    let columns = Arc::clone(columns);
+    (0..columns.pages.len()).filter_map(move |at| columns.request(at))
+}
+
+/// `workload` with readers that stop after as many pages in total as `reading` allows, or with its
+/// control.
+fn limited(mut workload: Workload, reading: &Reading) -> Workload {
+    let left = Arc::new(AtomicU64::new(reading.accesses_max()));
     let readers = std::mem::take(&mut workload.readers);
-    workload.readers = readers.into_iter().map(|reader| stopping(reader, &left)).collect();
+    let stopping = |reader| stopping(reader, &left, reading.control.clone());
+    workload.readers = readers.into_iter().map(stopping).collect();
     workload
 }
 
-fn stopping(mut reader: Reader, left: &Arc<AtomicU64>) -> Reader {
+fn stopping(mut reader: Reader, left: &Arc<AtomicU64>, control: Option<Control>) -> Reader {
     let left = Arc::clone(left);
     Reader::new(std::iter::from_fn(move || {
         // One thread drives all readers, so the count is exact.
         let before = left.load(Ordering::Relaxed);
-        let mut access = if before > 0 { reader.next()? } else { return None };
+        let ends = before == 0 || is_stopped(control.as_ref());
+        let mut access = if ends { return None } else { reader.next()? };
         let (first, end) = pages(&access);
         let taken = (end - first).min(before);
         left.store(before - taken, Ordering::Relaxed);
@@ -488,6 +546,9 @@ fn stopping(mut reader: Reader, left: &Arc<AtomicU64>) -> Reader {
     }))
 }
 
+/// All is known of workloads.
+const WORKLOADS: Facts =
+    Facts { addresses: Addresses::Blocks, times: true, ops: true, sizes: true };
 /// The pages of the largest file that a trace may stand for: 2^50 bytes.
 const FILE_PAGES_MAX: u64 = 1 << 38;
 
@@ -496,7 +557,7 @@ mod tests {
     use super::*;
 
     fn reading(limit: u64) -> Reading {
-        Reading { format: AUTO.into(), skip_bad: 0, limit: Some(limit) }
+        Reading { format: AUTO.into(), skip_bad: 0, limit: Some(limit), control: None }
     }
 
     fn keys(text: &str, limit: u64) -> Vec<u64> {

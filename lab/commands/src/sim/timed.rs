@@ -45,7 +45,7 @@ pub(super) fn run(
         (0, 0)
     };
     let cases: Vec<Case<'_>> = cases(plan, unique);
-    let progress = output::progress(cases.len() as u64, &source.name());
+    let progress = plan.reading.shown(output::progress(cases.len() as u64, &source.name()));
     let mut limits = BTreeMap::new();
     for case in &cases {
         let key = plan.key(source, *case);

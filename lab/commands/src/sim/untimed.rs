@@ -17,7 +17,7 @@ use crate::specs::Size;
 
 /// The counts of the whole `source`.
 pub(super) fn surveyed(plan: &Plan, source: &Source) -> Result<Survey> {
-    let bar = output::transfer(0, "counting");
+    let bar = plan.reading.shown(output::transfer(0, "counting"));
     let survey = source.survey(&plan.reading, plan.memory, plan.sample, &bar)?;
     bar.finish_and_clear();
     // There are no samples in virtual time.
@@ -61,7 +61,7 @@ fn rows(plan: &Plan, source: &Source, wanted: &[(&String, Size)]) -> Result<Vec<
         pages: size.pages(unique),
     };
     let cells: Vec<Cell> = wanted.iter().map(cell).collect();
-    let bar = output::transfer(0, "simulating");
+    let bar = plan.reading.shown(output::transfer(0, "simulating"));
     let mut keys = source.keys(&plan.reading, plan.bytes, &bar)?;
     let settings =
         replay::ReplaySettings { threads: plan.threads, memory, sample, clock: &machine::now };
@@ -78,7 +78,9 @@ fn rows(plan: &Plan, source: &Source, wanted: &[(&String, Size)]) -> Result<Vec<
         )),
     })?;
     let name = source.name();
-    if plan.bytes && counts.iter().any(|counts| counts.accesses > 0 && counts.bytes == 0) {
+    let is_told = !plan.reading.is_controlled();
+    if is_told && plan.bytes && counts.iter().any(|counts| counts.accesses > 0 && counts.bytes == 0)
+    {
         note(&format!("{name}: its accesses have no sizes: misses are not counted by bytes"));
     }
     let rows = cells.iter().zip(counts).map(|(cell, counts)| {

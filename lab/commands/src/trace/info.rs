@@ -18,6 +18,8 @@ use forerun_sim::trace::{Addresses, Facts};
 use serde::Serialize;
 
 use super::Input;
+use crate::given::Control;
+use crate::sim::source::{Reading, Requests, Source};
 use crate::specs;
 
 /// What `trace info` takes.
@@ -40,6 +42,22 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     args.output.check()?;
     let (source, reading) = args.input.open()?;
+    let info = surveyed(args, &source, reading)?;
+    args.output.print(&info, &TABLES, || info.text())
+}
+
+/// What `--json` prints of `source`, in place of the trace that `args` name.
+pub(crate) fn json(args: &Args, source: &Source, control: &Control) -> Result<String> {
+    let info = surveyed(args, source, args.input.reading(control)?)?;
+    serde_json::to_string(&info).context("cannot write JSON")
+}
+
+/// The requests of `source`, read as `args` say.
+pub(crate) fn requests(args: &Args, source: &Source, control: &Control) -> Result<Requests> {
+    source.requests(&args.input.reading(control)?)
+}
+
+fn surveyed(args: &Args, source: &Source, reading: Reading) -> Result<Info> {
     let mut requests = source.requests(&reading)?;
     let settings = SurveySettings { memory: args.input.memory, sample: args.sample };
     let mut batch = Vec::new();
@@ -56,8 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(guess) => Some(guess.to_owned()),
         None => (reading.format != forerun_sim::trace::AUTO).then_some(reading.format),
     };
-    let info = Info::new(source.name(), format, requests.skipped(), facts, args, &survey.finish());
-    args.output.print(&info, &TABLES, || info.text())
+    Ok(Info::new(source.name(), format, requests.skipped(), facts, args, &survey.finish()))
 }
 
 /// The output.

@@ -96,7 +96,7 @@ pub(super) fn values(sheet: &Sheet) -> Vec<Point> {
             let places: Vec<String> = match &chart.x {
                 X::Pages { pages, .. } => pages.iter().map(ToString::to_string).collect(),
                 X::Times { seconds, .. } => seconds.iter().map(ToString::to_string).collect(),
-                X::Classes { names, .. } => names.clone(),
+                X::Classes { names, .. } | X::Steps { names, .. } => names.clone(),
             };
             for series in &chart.series {
                 points.extend(places.iter().zip(&series.y).map(|(x, &y)| Point {
