@@ -31,6 +31,7 @@ pub mod process;
 mod queue;
 pub mod reaper;
 mod scheduler;
+pub mod state;
 pub mod store;
 pub mod sync;
 pub mod wrap;

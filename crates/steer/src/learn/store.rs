@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   $XDG_STATE_HOME/forerun/learned/NAME.jsonl     else ~/.local/state
-//!   save: lock -> read -> merge -> NAME.PID.tmp -> rename      lists of others are left alone
+//!   save: lock -> read -> merge -> replace (`forerun_io::state`); lists of others are left alone
 //! ```
 //! # Invariants
 //! - A list that another user could have written is refused, and so is such a folder.
@@ -10,28 +10,23 @@
 //! - At most [`LISTS_MAX`] lists and [`BYTES_MAX`] bytes; those that were saved longest ago go.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufWriter, Write as _};
+use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, thread};
 
-use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, openat, renameat, unlinkat};
+use forerun_io::state::{StateError, StateFolder};
+use rustix::fs::{AtFlags, Dir, unlinkat};
 use rustix::io::Errno;
-use rustix::process::{geteuid, getpid};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::format::{FILE_BYTES_MAX, FormatError, LearnedFile};
-use crate::clock::Clock;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Store {
-    path: PathBuf,
-    folder: File,
-}
+pub struct Store(StateFolder);
 
 /// A list of the folder.
 #[derive(Clone, Debug)]
@@ -74,9 +69,7 @@ impl Store {
     /// # Errors
     /// It cannot be made, or others may write to it.
     pub fn of_user() -> Result<Self, StoreError> {
-        let full = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let state = full("XDG_STATE_HOME").or_else(|| Some(full("HOME")?.join(".local/state")));
-        Self::at(&state.ok_or(StoreError::NoFolder)?.join("forerun/learned"))
+        Ok(Self(StateFolder::of_user("learned")?))
     }
 
     /// The folder at `path`.
@@ -84,25 +77,13 @@ impl Store {
     /// # Errors
     /// As of [`Store::of_user`].
     pub fn at(path: &Path) -> Result<Self, StoreError> {
-        let failed = |error: io::Error| StoreError::Io(path.to_owned(), error);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = || rustix::fs::open(path, flags, Mode::empty());
-        let folder = match open() {
-            Err(Errno::NOENT) => {
-                DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-                open()
-            }
-            opened => opened,
-        };
-        let folder = File::from(folder.map_err(|error| failed(error.into()))?);
-        check_owner(path, &folder)?;
-        Ok(Self { path: path.to_owned(), folder })
+        Ok(Self(StateFolder::at(path)?))
     }
 
     /// Where the list is kept.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
-        self.path.join(file_name(name))
+        self.0.path().join(file_name(name))
     }
 
     /// The list of this name, if there is one.
@@ -112,13 +93,7 @@ impl Store {
     pub fn load(&self, name: &str) -> Result<Option<LearnedFile>, StoreError> {
         check_name(name)?;
         let path = self.path(name);
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match openat(&self.folder, file_name(name), flags, Mode::empty()) {
-            Ok(file) => File::from(file),
-            Err(Errno::NOENT) => return Ok(None),
-            Err(error) => return Err(StoreError::Io(path, error.into())),
-        };
-        check_owner(&path, &file)?;
+        let Some(file) = self.0.open(&file_name(name), FILE_BYTES_MAX)? else { return Ok(None) };
         LearnedFile::read(file).map(Some).map_err(|why| StoreError::Format(path, why))
     }
 
@@ -134,53 +109,12 @@ impl Store {
         change: impl FnOnce(Option<LearnedFile>) -> LearnedFile,
     ) -> Result<(), StoreError> {
         check_name(name)?;
-        let lock = self.lock(patience)?;
+        let lock = self.0.lock(patience)?;
         let file = change(self.load(name).ok().flatten());
-        assert!(!name.contains('/'), "a list lies in the folder");
-        let temporary = format!(".{name}.{}.tmp", getpid().as_raw_nonzero());
-        let failed = |error: io::Error| StoreError::Io(self.path(name), error);
-        let written = self.write(&temporary, &file).and_then(|()| {
-            renameat(&self.folder, &temporary, &self.folder, file_name(name))?;
-            Ok(())
-        });
-        if written.is_err() {
-            let _ = unlinkat(&self.folder, &temporary, AtFlags::empty());
-        }
+        let written = self.0.replace(&lock, &file_name(name), |mut to| file.write(&mut to));
         self.prune();
         drop(lock);
-        written.map_err(failed)
-    }
-
-    fn write(&self, name: &str, file: &LearnedFile) -> io::Result<()> {
-        let flags = OFlags::WRONLY
-            | OFlags::CREATE
-            | OFlags::TRUNC
-            | OFlags::NOFOLLOW
-            | OFlags::NONBLOCK
-            | OFlags::CLOEXEC;
-        let opened = openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)?;
-        let mut to = BufWriter::new(File::from(opened));
-        file.write(&mut to)?;
-        to.flush()
-    }
-
-    fn lock(&self, patience: Duration) -> Result<File, StoreError> {
-        let path = self.path.join(LOCK);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock = openat(&self.folder, LOCK, flags, Mode::RUSR | Mode::WUSR);
-        let lock = lock.map_err(|error| StoreError::Io(path.clone(), error.into()))?;
-        let clock = Clock::start();
-        let is_early = || u128::from(clock.now().0) < patience.as_nanos();
-        loop {
-            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(File::from(lock)),
-                Err(Errno::WOULDBLOCK | Errno::INTR) if is_early() => {
-                    thread::sleep(LOCK_EVERY);
-                }
-                Err(Errno::WOULDBLOCK | Errno::INTR) => return Err(StoreError::Busy(path)),
-                Err(error) => return Err(StoreError::Io(path, error.into())),
-            }
-        }
+        Ok(written?)
     }
 
     /// The lists that are there, those that were saved last first.
@@ -188,9 +122,9 @@ impl Store {
     /// # Errors
     /// The folder cannot be read.
     pub fn lists(&self) -> Result<Vec<StoredList>, StoreError> {
-        let failed = |error: Errno| StoreError::Io(self.path.clone(), error.into());
+        let failed = |error: Errno| StoreError::Io(self.0.path().to_owned(), error.into());
         let mut lists = Vec::new();
-        for entry in Dir::read_from(&self.folder).map_err(failed)? {
+        for entry in Dir::read_from(self.0.folder()).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_str().ok().and_then(|name| name.strip_suffix(SUFFIX));
             let Some(name) = name.filter(|name| check_name(name).is_ok()) else { continue };
@@ -210,7 +144,7 @@ impl Store {
     /// The system refuses it.
     pub fn forget(&self, name: &str) -> Result<bool, StoreError> {
         check_name(name)?;
-        match unlinkat(&self.folder, file_name(name), AtFlags::empty()) {
+        match unlinkat(self.0.folder(), file_name(name), AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(error) => Err(StoreError::Io(self.path(name), error.into())),
@@ -226,28 +160,32 @@ impl Store {
                 let _ = self.forget(&list.name);
             }
         }
-        let Ok(entries) = Dir::read_from(&self.folder) else { return };
+        let Ok(entries) = Dir::read_from(self.0.folder()) else { return };
         for entry in entries.flatten() {
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             let is_temporary =
                 name.as_bytes().starts_with(b".") && name.as_bytes().ends_with(b".tmp");
             let age = || {
-                let found = fs::symlink_metadata(self.path.join(name)).ok()?;
+                let found = fs::symlink_metadata(self.0.path().join(name)).ok()?;
                 Some(clock_gettime(ClockId::Realtime).tv_sec - found.mtime())
             };
             if is_temporary && age().is_some_and(|age| age > TEMPORARY_LASTS) {
-                let _ = unlinkat(&self.folder, name, AtFlags::empty());
+                let _ = unlinkat(self.0.folder(), name, AtFlags::empty());
             }
         }
     }
 }
 
-/// Whether nothing but this user writes to `file`.
-fn check_owner(path: &Path, file: &File) -> Result<(), StoreError> {
-    let found = file.metadata().map_err(|error| StoreError::Io(path.to_owned(), error))?;
-    let is_own = found.uid() == geteuid().as_raw() && found.mode() & OTHERS_WRITE == 0;
-    let is_sound = found.is_dir() || found.is_file() && found.len() <= FILE_BYTES_MAX;
-    if is_own && is_sound { Ok(()) } else { Err(StoreError::OfOthers(path.to_owned())) }
+impl From<StateError> for StoreError {
+    fn from(error: StateError) -> Self {
+        match error {
+            StateError::NoFolder => Self::NoFolder,
+            StateError::Io(path, why) => Self::Io(path, why),
+            StateError::OfOthers(path) => Self::OfOthers(path),
+            StateError::Busy(path) => Self::Busy(path),
+            other => Self::Io(PathBuf::new(), io::Error::other(other)),
+        }
+    }
 }
 
 /// Whether a list may have this name.
@@ -273,11 +211,8 @@ pub const LISTS_MAX: usize = 256;
 pub const BYTES_MAX: u64 = 64 << 20;
 pub(crate) const NAME_BYTES_MAX: usize = 128;
 const SUFFIX: &str = ".jsonl";
-const LOCK: &str = ".lock";
-const LOCK_EVERY: Duration = Duration::from_millis(1);
 /// No run writes its list for so many seconds.
 const TEMPORARY_LASTS: i64 = 60;
-const OTHERS_WRITE: u32 = 0o022;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,8 @@
 //! The folder of lists: names, owners, bounds, many at once.
 
+use std::fs::File;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::thread;
 
 use forerun_core::learned::{LearnedEntry, LearnedKind, Observed, Version};
 use forerun_core::units::Nanos;

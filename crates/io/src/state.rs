@@ -1,0 +1,187 @@
+//! A folder of a user's own state: files that are whole at any moment, and no other user's.
+//!
+//! ```text
+//!   $XDG_STATE_HOME/forerun[/FOLDER]     else ~/.local/state
+//!   replace: lock -> .NAME.PID.tmp -> rename     open: whose is it, is it too long?
+//! ```
+//! # Invariants
+//! - A file that another user could have written is refused, and so is such a folder.
+//! - A file is replaced by renaming: a reader sees the one before or the one after.
+//! # Locking
+//! `flock` of the folder's `.lock`, which ends with the process.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, thread};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, renameat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::{geteuid, getpid};
+
+/// See the module.
+#[derive(Debug)]
+pub struct StateFolder {
+    path: PathBuf,
+    folder: File,
+}
+
+/// Why a folder or a file of it is not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// The environment names no folder.
+    #[error("no folder for state: neither XDG_STATE_HOME nor HOME is a full path")]
+    NoFolder,
+    /// The system refuses it.
+    #[error("{}: {}", .0.display(), .1)]
+    Io(PathBuf, io::Error),
+    /// Another user may write there.
+    #[error("{}: another user could have written it: not used", .0.display())]
+    OfOthers(PathBuf),
+    /// Others save all the time.
+    #[error("{}: others hold the lock", .0.display())]
+    Busy(PathBuf),
+}
+
+/// The folder's lock, while it is held.
+#[derive(Debug)]
+pub struct StateLock(#[expect(dead_code, reason = "closing it unlocks")] File);
+
+impl StateFolder {
+    /// The folder of this user that is called `name`, or all of it if that is empty; it is made if
+    /// there is none.
+    ///
+    /// # Errors
+    /// It cannot be made, or others may write to it.
+    pub fn of_user(name: &str) -> Result<Self, StateError> {
+        let full = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let state = full("XDG_STATE_HOME").or_else(|| Some(full("HOME")?.join(".local/state")));
+        Self::at(&state.ok_or(StateError::NoFolder)?.join("forerun").join(name))
+    }
+
+    /// The folder at `path`.
+    ///
+    /// # Errors
+    /// As of [`StateFolder::of_user`].
+    pub fn at(path: &Path) -> Result<Self, StateError> {
+        let failed = |error: io::Error| StateError::Io(path.to_owned(), error);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = || rustix::fs::open(path, flags, Mode::empty());
+        let folder = match open() {
+            Err(Errno::NOENT) => {
+                DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+                open()
+            }
+            opened => opened,
+        };
+        let folder = File::from(folder.map_err(|error| failed(error.into()))?);
+        check_owner(path, &folder, u64::MAX)?;
+        Ok(Self { path: path.to_owned(), folder })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder itself.
+    #[must_use]
+    pub fn folder(&self) -> &File {
+        &self.folder
+    }
+
+    /// The file `name`, if there is one.
+    ///
+    /// # Errors
+    /// It is not this user's alone, or of more than `bytes_max`.
+    pub fn open(&self, name: &str, bytes_max: u64) -> Result<Option<File>, StateError> {
+        let path = self.path.join(name);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match openat(&self.folder, name, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(StateError::Io(path, error.into())),
+        };
+        check_owner(&path, &file, bytes_max)?;
+        Ok(Some(file))
+    }
+
+    /// Replaces the file `name` by what `write` writes. The one before stays where that fails.
+    ///
+    /// # Errors
+    /// The system refuses to write.
+    pub fn replace(
+        &self,
+        _lock: &StateLock,
+        name: &str,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), StateError> {
+        assert!(!name.contains('/'), "a file lies in the folder: {name}");
+        let temporary = format!(".{name}.{}.tmp", getpid().as_raw_nonzero());
+        let written = self.write(&temporary, write).and_then(|()| {
+            renameat(&self.folder, &temporary, &self.folder, name)?;
+            Ok(())
+        });
+        if written.is_err() {
+            let _ = unlinkat(&self.folder, &temporary, AtFlags::empty());
+        }
+        written.map_err(|error| StateError::Io(self.path.join(name), error))
+    }
+
+    fn write(
+        &self,
+        name: &str,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let flags = OFlags::WRONLY
+            | OFlags::CREATE
+            | OFlags::TRUNC
+            | OFlags::NOFOLLOW
+            | OFlags::NONBLOCK
+            | OFlags::CLOEXEC;
+        let opened = openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)?;
+        let mut to = BufWriter::new(File::from(opened));
+        write(&mut to)?;
+        to.flush()
+    }
+
+    /// The folder's lock. Waits `patience` for others that hold it.
+    ///
+    /// # Errors
+    /// Others hold it all the time, or the system refuses it.
+    pub fn lock(&self, patience: Duration) -> Result<StateLock, StateError> {
+        let path = self.path.join(LOCK);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = openat(&self.folder, LOCK, flags, Mode::RUSR | Mode::WUSR);
+        let lock = lock.map_err(|error| StateError::Io(path.clone(), error.into()))?;
+        let mut waits = patience.as_nanos() / LOCK_EVERY.as_nanos();
+        loop {
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(StateLock(File::from(lock))),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if waits > 0 => {
+                    waits -= 1;
+                    thread::sleep(LOCK_EVERY);
+                }
+                Err(Errno::WOULDBLOCK | Errno::INTR) => return Err(StateError::Busy(path)),
+                Err(error) => return Err(StateError::Io(path, error.into())),
+            }
+        }
+    }
+}
+
+/// Whether nothing but this user writes to `file`.
+fn check_owner(path: &Path, file: &File, bytes_max: u64) -> Result<(), StateError> {
+    let found = file.metadata().map_err(|error| StateError::Io(path.to_owned(), error))?;
+    let is_own = found.uid() == geteuid().as_raw() && found.mode() & OTHERS_WRITE == 0;
+    let is_sound = found.is_dir() || found.is_file() && found.len() <= bytes_max;
+    if is_own && is_sound { Ok(()) } else { Err(StateError::OfOthers(path.to_owned())) }
+}
+
+/// The name of the lock.
+const LOCK: &str = ".lock";
+const LOCK_EVERY: Duration = Duration::from_millis(1);
+const OTHERS_WRITE: u32 = 0o022;
