@@ -30,6 +30,7 @@ use alloc::{boxed::Box, vec::Vec};
 use hashbrown::HashMap;
 
 use crate::device::estimate::{Estimate, Estimator, Ticket};
+use crate::device::remembered::{DeviceMemory, DeviceRecord};
 use crate::event::{Action, Actions, Error, Event, PrefetchOutcomes};
 use crate::hash::FixedState;
 use crate::queue::Links;
@@ -121,6 +122,8 @@ pub struct Cache {
     taken: Vec<FrameId>,
     /// What is learnt of the device, for a policy that uses it.
     estimator: Option<Estimator>,
+    /// What earlier runs learnt of it.
+    memory: DeviceMemory,
     /// The estimate that the readahead policy got last.
     reported: Option<Estimate>,
     /// Fetches in flight that the estimator follows, by their last frame.
@@ -187,6 +190,7 @@ impl Cache {
         readahead.bounds(Bounds { ahead_pages_max, request_pages_max });
         let request_bytes_max = request_pages_max.saturating_mul(page_bytes);
         let estimator = readahead.any_sees_device().then(|| Estimator::new(request_bytes_max));
+        let memory = DeviceMemory::new(settings.remembered);
         let partitions =
             settings.partitions.iter().map(Partition::new).collect::<Result<Vec<_>, _>>()?;
         let sizer = match settings.sizing {
@@ -229,6 +233,7 @@ impl Cache {
             absent: Vec::new(),
             taken: Vec::new(),
             estimator,
+            memory,
             reported: None,
             tickets: HashMap::with_hasher(FixedState),
             windows: 0,
@@ -379,6 +384,14 @@ impl Cache {
     #[must_use]
     pub fn device(&self) -> Option<Estimate> {
         self.settings.device.map(Estimate::given).or(self.reported)
+    }
+
+    /// What is kept of the device for the next run; `None` where nothing was learnt, or the device
+    /// was given.
+    #[must_use]
+    pub fn device_record(&self) -> Option<DeviceRecord> {
+        let own = self.estimator.as_ref().filter(|_| self.settings.device.is_none())?.estimate();
+        self.memory.kept(own)
     }
 
     /// Whether the readahead policy has to see every read: see [`Readahead::sees_requests`].

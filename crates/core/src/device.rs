@@ -29,6 +29,7 @@ pub mod estimate;
 mod fine;
 mod parallel;
 mod platter;
+pub mod remembered;
 mod spread;
 mod values;
 

@@ -6,11 +6,14 @@
 use std::path::Path;
 
 use forerun_core::{cache::Sizing, device::estimate::DeviceProfile};
-use forerun_io::files::Backend;
+use forerun_io::{
+    devices::{DeviceKey, DeviceStore},
+    files::Backend,
+};
 
 use crate::{
-    cache::Cache, error::BuildError, handle::Handle, journal::Recorder, partitions::Partition,
-    settings::Settings,
+    cache::Cache, error::BuildError, handle::Handle, journal::Recorder, owner::DeviceMemory,
+    partitions::Partition, settings::Settings,
 };
 
 /// See [`Cache::builder`].
@@ -19,6 +22,7 @@ use crate::{
 pub struct Builder {
     settings: Settings,
     recorder: Option<Box<dyn Recorder>>,
+    memory: Option<DeviceMemory>,
 }
 
 impl Cache {
@@ -146,6 +150,27 @@ impl Builder {
         self
     }
 
+    /// Where what is learnt of the device is kept from run to run, and under which name: the cache
+    /// begins with what is there, and keeps what it has learnt when it closes. A device that cannot
+    /// be read is not known, and one that cannot be kept is learnt again.
+    ///
+    /// ```
+    /// use forerun_engine::{Cache, DeviceKey, DeviceStore};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let path = std::env::current_exe()?;
+    /// # let folder = std::env::temp_dir().join(format!("forerun-state-{}", std::process::id()));
+    /// let devices = DeviceStore::at(&folder)?; // `DeviceStore::of_user()` is shared with `run`.
+    /// let cache = Cache::builder().remember(devices, DeviceKey::of_file(&path)?).build()?;
+    /// # drop(cache);
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn remember(mut self, devices: DeviceStore, key: DeviceKey) -> Self {
+        self.memory = Some(DeviceMemory { devices, key });
+        self
+    }
+
     /// All settings at once.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
@@ -163,7 +188,11 @@ impl Builder {
     /// # Errors
     /// A setting cannot work, or the system refuses the memory.
     pub fn build(self) -> Result<Cache, BuildError> {
-        Cache::build(self.settings, self.recorder)
+        let Self { mut settings, recorder, memory } = self;
+        if let Some(memory) = &memory {
+            settings.remembered = memory.load().or(settings.remembered);
+        }
+        Cache::build(settings, recorder, memory)
     }
 
     /// A handle on the file at `path`, with a cache that lives as long as the handles on it.

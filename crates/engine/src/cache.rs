@@ -16,6 +16,7 @@ use std::{
 
 use forerun_core::{
     cache::{self, SettingsError},
+    device::remembered::DeviceRecord,
     event::Event,
     units::PartitionId,
 };
@@ -36,7 +37,7 @@ use crate::{
     handle::Handle,
     hits::HitBuffer,
     journal::Recorder,
-    owner::Owner,
+    owner::{DeviceMemory, Owner},
     queues::Queues,
     settings::Settings,
     shared::Shared,
@@ -76,7 +77,7 @@ impl Cache {
     /// # Errors
     /// A setting cannot work, or the system refuses the memory.
     pub fn new(settings: Settings) -> Result<Self, BuildError> {
-        Self::build(settings, None)
+        Self::build(settings, None, None)
     }
 
     /// As [`Cache::new`], with a recorder of all events.
@@ -84,12 +85,13 @@ impl Cache {
     /// # Errors
     /// As for `new`.
     pub fn recorded(settings: Settings, recorder: Box<dyn Recorder>) -> Result<Self, BuildError> {
-        Self::build(settings, Some(recorder))
+        Self::build(settings, Some(recorder), None)
     }
 
     pub(crate) fn build(
         settings: Settings,
         recorder: Option<Box<dyn Recorder>>,
+        memory: Option<DeviceMemory>,
     ) -> Result<Self, BuildError> {
         settings.check()?;
         let (core, page_bytes) = (settings.core()?, settings.page_bytes as usize);
@@ -125,7 +127,7 @@ impl Cache {
             settings,
         });
         let (watch, flusher) = (Watch::default(), Flusher::default());
-        let owner = Arc::new(Owner { shared, files, watch, flusher });
+        let owner = Arc::new(Owner { shared, files, watch, flusher, memory });
         Ok(Self { owner, client: "".into() })
     }
 
@@ -280,6 +282,14 @@ impl Cache {
             seen = known;
             version = store.settled_version()?;
         }
+    }
+
+    /// What the cache has learnt of its device, or still remembers of it, for
+    /// [`Settings::remembered`] of the next run; `None` where that is nothing, or the device was
+    /// given.
+    #[must_use]
+    pub fn device_record(&self) -> Option<DeviceRecord> {
+        self.owner.shared.state.lock().core.device_record()
     }
 
     /// The counters.

@@ -108,10 +108,11 @@ mod watch;
 mod write;
 
 pub use forerun_core::cache::{MoveReason, PartitionStats, Rule, SettingsError, Sizing};
-pub use forerun_core::device::{DeviceKind, estimate::DeviceProfile};
+pub use forerun_core::device::{DeviceKind, estimate::DeviceProfile, remembered::DeviceRecord};
 pub use forerun_core::units::Nanos;
 pub use forerun_core::windows::WindowRecord;
 pub use forerun_core::{eviction, params, readahead};
+pub use forerun_io::devices::{DeviceKey, DeviceStore};
 pub use forerun_io::files::{Backend, ChosenBackend, FilesSettings};
 pub use forerun_io::store::file::Access;
 

@@ -6,10 +6,14 @@
 //! # Locking
 //! The state's lock, never over a call of a store or the end of a thread.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use forerun_core::{event::Event, units::PartitionId};
-use forerun_io::{files::Files, sync::thread};
+use forerun_core::{device::remembered::DeviceRecord, event::Event, units::PartitionId};
+use forerun_io::{
+    devices::{DeviceKey, DeviceStore},
+    files::Files,
+    sync::thread,
+};
 
 use crate::{
     carry::Carrier,
@@ -27,6 +31,25 @@ pub(crate) struct Owner {
     pub(crate) files: Files,
     pub(crate) watch: Watch,
     pub(crate) flusher: Flusher,
+    pub(crate) memory: Option<DeviceMemory>,
+}
+
+/// Where what is learnt of the device is kept.
+pub(crate) struct DeviceMemory {
+    pub(crate) devices: DeviceStore,
+    pub(crate) key: DeviceKey,
+}
+
+impl DeviceMemory {
+    /// What an earlier run has learnt. A file that cannot be read says nothing.
+    pub(crate) fn load(&self) -> Option<DeviceRecord> {
+        self.devices.load(&self.key).ok().flatten()
+    }
+
+    /// Keeps `record`. Where that fails, the next run learns it again.
+    fn save(&self, record: DeviceRecord) {
+        let _ = self.devices.save(&[(self.key.clone(), record)], PATIENCE);
+    }
 }
 
 impl Owner {
@@ -54,6 +77,12 @@ impl Owner {
         self.shared.backgrounds.close();
         self.watch.end();
         self.flusher.end(&self.shared);
+        if let Some(memory) = &self.memory {
+            let record = self.shared.state.lock().core.device_record();
+            if let Some(record) = record {
+                memory.save(record);
+            }
+        }
         flushed
     }
 
@@ -83,6 +112,9 @@ impl Drop for Owner {
         must_not_be_missed(self.close());
     }
 }
+
+/// How long closing waits for others that keep what they learnt.
+const PATIENCE: Duration = Duration::from_millis(40);
 
 /// Panics with the error of a flush that no caller can be given; in a thread that panics already,
 /// prints it.

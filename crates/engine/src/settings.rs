@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use forerun_core::{
     cache::{self, Sizing},
-    device::estimate::DeviceProfile,
+    device::{estimate::DeviceProfile, remembered::DeviceRecord},
     units::Nanos,
 };
 use forerun_io::files::FilesSettings;
@@ -81,6 +81,9 @@ pub struct Settings {
     pub windows_max: u32,
     /// The measured device profile, for all files of the cache. `None`: estimated from requests.
     pub device: Option<DeviceProfile>,
+    /// What an earlier run learnt of the device, for all files of the cache: used until this one
+    /// has learnt as much, or has found it wrong twice. `None`: nothing is remembered.
+    pub remembered: Option<DeviceRecord>,
     /// How files opened by path are read.
     pub files: FilesSettings,
 }
@@ -114,6 +117,7 @@ impl Default for Settings {
             version_interval: Duration::from_secs(1),
             windows_max: 0,
             device: None,
+            remembered: None,
             files: FilesSettings::default(),
         }
     }
@@ -158,6 +162,7 @@ impl Settings {
         core.retry_delay = Nanos::from(self.retry_delay);
         core.explain = self.windows_max > 0;
         core.device = self.device;
+        core.remembered = self.remembered;
         let pages = |bytes: u64| u32::try_from(bytes / page_bytes).unwrap_or(u32::MAX);
         core.pool_low = pages(self.pool_bytes_min);
         core.pool_high = pages(self.pool_bytes_max);

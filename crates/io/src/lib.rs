@@ -20,6 +20,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod devices;
 pub mod files;
 #[expect(unsafe_code, reason = "one mapping, whose frames have one owner or many readers each")]
 pub mod frames;

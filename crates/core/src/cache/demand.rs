@@ -19,7 +19,7 @@
 use super::inflight::{Node, Run, Walk};
 use super::rules::Place;
 use super::{Cache, FileId, Frame, FrameId, HandleId, NIL, PageId, RequestId};
-use crate::device::estimate::{Estimate, Estimator};
+use crate::device::estimate::Estimate;
 use crate::event::{Action, Error};
 use crate::readahead::{Decision, Demand, StreamFeedback, StreamId, Trigger};
 use crate::units::PageIndex;
@@ -222,7 +222,11 @@ impl Cache {
         if let Some(profile) = self.settings.device {
             return Estimate::given(profile);
         }
-        self.reported = self.estimator.as_ref().map(Estimator::estimate);
+        self.reported = self.estimator.as_ref().map(|estimator| {
+            let own = estimator.estimate();
+            self.memory.learn(estimator.evidence(), &own);
+            self.memory.estimate(own)
+        });
         self.reported.unwrap_or(Estimate::ASSUMED)
     }
 

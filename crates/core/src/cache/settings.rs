@@ -7,7 +7,7 @@ use alloc::{string::String, vec, vec::Vec};
 use core::fmt;
 
 use super::{Rule, Sizing};
-use crate::device::estimate::DeviceProfile;
+use crate::device::{estimate::DeviceProfile, remembered::DeviceRecord};
 use crate::params::{ParamError, nearest};
 use crate::units::{Nanos, PartitionId};
 
@@ -53,6 +53,9 @@ pub struct Settings {
     pub explain: bool,
     /// What the device can do, where that is known; else it is learnt as requests are made.
     pub device: Option<DeviceProfile>,
+    /// What an earlier run learnt of the device: used until this one has learnt as much, or has
+    /// found it wrong twice.
+    pub remembered: Option<DeviceRecord>,
 }
 
 /// One partition's share, policies and rule.
@@ -104,6 +107,7 @@ impl Settings {
             wait_max: Nanos::from_millis(10_000),
             explain: false,
             device: None,
+            remembered: None,
         }
     }
 

@@ -136,6 +136,8 @@ pub struct Estimator {
     least_is_large: bool,
     /// Above 0 for a parallel device, below for an arm.
     votes: i32,
+    /// Figures that were taken in so far.
+    evidence: u64,
 }
 
 /// Arrivals one after another of requests that follow each other.
@@ -170,6 +172,7 @@ impl Estimator {
             least_rates: Recent::default(),
             least_is_large: false,
             votes: 0,
+            evidence: 0,
         }
     }
 
@@ -235,6 +238,12 @@ impl Estimator {
         }
     }
 
+    /// Figures on which the estimate rests, those that newer ones have replaced included.
+    #[must_use]
+    pub fn evidence(&self) -> u64 {
+        self.evidence
+    }
+
     /// The profile without its evidence.
     #[must_use]
     pub fn profile(&self) -> DeviceProfile {
@@ -249,6 +258,7 @@ impl Estimator {
 
     fn note_lone(&mut self, ticket: Ticket, latency: Nanos) {
         let is_large = self.is_large(u64::from(ticket.bytes));
+        self.evidence += u64::from(is_large || !ticket.follows());
         if ticket.follows() {
             if is_large {
                 self.chain_rates.push(rate_of(u64::from(ticket.bytes), latency));
@@ -289,6 +299,7 @@ impl Estimator {
         let Some(run) = self.run.take() else { return };
         if run.bytes >= u64::from(self.request_bytes_max) / 2 {
             self.run_rates.push(rate_of(run.bytes, run.last.since(run.from)));
+            self.evidence += 1;
         }
     }
 
@@ -328,6 +339,7 @@ impl Estimator {
         self.vote(span, mean_bytes, lasted);
         if is_large && span.count > 1 && self.queued(span, mean_bytes) {
             self.span_rates.push(least.midpoint(most));
+            self.evidence += 1;
         }
     }
 

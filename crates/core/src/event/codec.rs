@@ -22,7 +22,7 @@ use crate::readahead::{Cause, StreamId, Window};
 use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId};
 
 /// The version of the encoding: of all tags, and of the fields behind each.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 
 /// Why a record could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

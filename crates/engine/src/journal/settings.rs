@@ -14,7 +14,7 @@
 
 use forerun_core::{
     cache::{PartitionSettings, Rule, Settings, Sizing},
-    device::{DeviceKind, estimate::DeviceProfile},
+    device::{DeviceKind, estimate::DeviceProfile, remembered::DeviceRecord},
     event::codec,
     params::Param as _,
     units::Nanos,
@@ -42,6 +42,7 @@ pub(super) fn encode(settings: &Settings) -> String {
         wait_max,
         explain,
         device,
+        remembered,
     } = settings;
     let mut lines = vec![
         format!("events={}", codec::VERSION),
@@ -62,6 +63,7 @@ pub(super) fn encode(settings: &Settings) -> String {
         format!("wait_max_ns={}", wait_max.0),
         format!("explain={explain}"),
         format!("device={}", device.as_ref().map_or_else(|| LEARNT.into(), profile_text)),
+        format!("remembered={}", shown(remembered.as_ref())),
     ];
     let partition = |row: &PartitionSettings| {
         let PartitionSettings { name, frames, frames_min, policy, readahead, rule } = row;
@@ -109,6 +111,7 @@ pub(super) fn decode(text: &str) -> Result<(u32, Option<Settings>), String> {
         wait_max: Nanos(lines.number("wait_max_ns")?),
         explain: lines.number("explain")?,
         device: lines.profile()?,
+        remembered: lines.record()?,
     };
     match lines.left.first() {
         Some((key, _)) => Err(format!("`{}` is twice or unknown", key.escape_debug())),
@@ -154,6 +157,12 @@ impl<'t> Lines<'t> {
         profile().map(Some).ok_or_else(|| format!("device={}", text.escape_debug()))
     }
 
+    fn record(&mut self) -> Result<Option<DeviceRecord>, String> {
+        let text = self.one("remembered")?;
+        let wrong = |_| format!("remembered={}", text.escape_debug());
+        if text == NONE { Ok(None) } else { text.parse().map(Some).map_err(wrong) }
+    }
+
     fn partitions(&mut self) -> Result<Vec<PartitionSettings>, String> {
         let mut partitions = Vec::new();
         while let Ok(value) = self.one("partition") {
@@ -177,6 +186,10 @@ impl<'t> Lines<'t> {
     }
 }
 
+fn shown(record: Option<&DeviceRecord>) -> String {
+    record.map_or_else(|| NONE.into(), DeviceRecord::to_string)
+}
+
 /// Kind, access time in ns, bytes a second, depth, bytes of a request.
 fn profile_text(profile: &DeviceProfile) -> String {
     let DeviceProfile { kind, access, bytes_per_second, depth, request_bytes } = profile;
@@ -187,7 +200,7 @@ fn profile_text(profile: &DeviceProfile) -> String {
     format!("{kind} {} {bytes_per_second} {depth} {request_bytes}", access.0)
 }
 
-/// A partition without a readahead policy of its own.
+/// A partition without a readahead policy of its own, a device that is not remembered.
 const NONE: &str = "-";
 const LEARNT: &str = "learnt";
 const POSITIONAL: &str = "positional";
@@ -207,6 +220,8 @@ mod tests {
             ..PartitionSettings::new("db", 400, "lru")
         });
         settings.sizing = Sizing::Auto;
+        settings.remembered = "parallel 50000 9 2 4096 ar 1".parse().ok();
+        assert!(settings.remembered.is_some());
         Settings { pool_low: 3, pool_high: 7, explain: true, wait_max: Nanos(u64::MAX), ..settings }
     }
 
@@ -236,6 +251,7 @@ mod tests {
             ("partition=a\tx\t0\tlru\t-\trest", "partition=a\\tx"),
             ("partition=a\t1\tx\tlru\t-\trest", "partition=a\\t1"),
             ("partition=a\t1\t0\tlru\t-\tnone", "partition=a\\t1"),
+            ("remembered=7", "`remembered` is twice"),
             ("\u{1b}=1", "\\u{1b}"),
         ] {
             let refused = decode(&format!("{text}{line}\n")).unwrap_err();

@@ -258,7 +258,7 @@ fn other_files_and_versions_are_refused_in_one_line() {
     let (bytes, _) = script(1, 1);
     let text = String::from_utf8_lossy(&bytes).into_owned();
     assert!(
-        text.contains("\nevents=5\n") && text.contains("\npartition=rest\t64\t0\tlru\t-\trest\n"),
+        text.contains("\nevents=6\n") && text.contains("\npartition=rest\t64\t0\tlru\t-\trest\n"),
         "{text}"
     );
     let later = [b"forerun-journal format=00002 and more", &bytes[..]].concat();

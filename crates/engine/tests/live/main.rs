@@ -13,6 +13,7 @@ mod partitions;
 mod pins;
 mod position;
 mod pressure;
+mod remembered;
 mod reopen;
 mod replay;
 mod rig;
