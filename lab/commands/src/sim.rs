@@ -122,6 +122,10 @@ pub struct Args {
     /// Compute what perfect readahead would reach, where a workload's streams are known
     #[arg(long, requires = "device")]
     online_limit: bool,
+    /// Run twice, and show the second run, which begins with what the first has learnt of the
+    /// device
+    #[arg(long, requires = "device")]
+    remembered: bool,
     /// Caches that are computed at the same time [default: all processors; no effect on results]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -199,6 +203,7 @@ impl From<Host> for RequestOrder {
 }
 
 /// The checked plan of the runs: every name is known.
+#[expect(clippy::struct_excessive_bools, reason = "independent choices, not a state")]
 struct Plan {
     sources: Vec<Source>,
     reading: Reading,
@@ -224,6 +229,8 @@ struct Plan {
     bytes: bool,
     /// Whether perfect readahead is run, too.
     online_limit: bool,
+    /// Whether the device is remembered from a run before.
+    remembered: bool,
     plot: Option<Plot>,
     /// Requests of the device to keep.
     log_max: usize,
@@ -283,6 +290,7 @@ impl Plan {
             sample: args.sample,
             bytes: args.bytes,
             online_limit: args.online_limit,
+            remembered: args.remembered,
             plot,
             log_max: if args.record().is_some() { LOG_MAX } else { 0 },
             windows_max: if args.explain_readahead { WINDOWS_MAX } else { 0 },
@@ -294,7 +302,7 @@ impl Plan {
     /// All that the results of `case` on `source` depend on, as text.
     fn key(&self, source: &Source, case: impl fmt::Debug) -> String {
         format!(
-            "{} {} {case:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {}",
+            "{} {} {case:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {}",
             machine::commit(),
             source.identity(),
             self.reading,
@@ -303,6 +311,7 @@ impl Plan {
             self.page_cost,
             self.sample,
             self.online_limit,
+            self.remembered,
             self.log_max,
             self.windows_max
         )

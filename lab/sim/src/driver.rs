@@ -165,6 +165,7 @@ pub fn run(mut setup: Setup, workload: &mut Workload) -> Result<RunOutcome, RunE
         windows: windows.collect(),
         window_sizes: server.window_sizes,
         partitions: events.cache.partitions().map(PartitionCounts::from).collect(),
+        device_record: events.cache.device_record(),
         log: server.log,
         ..events.outcome
     })

@@ -114,9 +114,15 @@ fn run_case(
     let make = |spec| device::make(spec, seed).map_err(|error| anyhow!("{error}"));
     let device = case.device.map(make).transpose()?;
     let model = device.clone();
+    let mut given = setup(plan, case, device);
+    if plan.remembered {
+        let before = setup(plan, case, model.clone());
+        let mut workload = source.workload(&plan.reading, end)?.workload;
+        let before = driver::run(before, &mut workload).map_err(|error| refused(error, &name))?;
+        given.cache.remembered = before.device_record;
+    }
     let begun = machine::now();
-    let outcome = driver::run(setup(plan, case, device), &mut timed.workload)
-        .map_err(|error| refused(error, &name))?;
+    let outcome = driver::run(given, &mut timed.workload).map_err(|error| refused(error, &name))?;
     let took = machine::now().since(begun);
     let broken = timed.broken.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(error) = broken {

@@ -4,7 +4,7 @@
 //! - Logs hold the first entries, up to the bounds of the setup; the others are counted.
 
 use forerun_core::cache::{PartitionView, Stats};
-use forerun_core::device::Completion;
+use forerun_core::device::{Completion, remembered::DeviceRecord};
 use forerun_core::event::FetchKind;
 use forerun_core::units::Nanos;
 use forerun_core::windows::WindowRecord;
@@ -74,6 +74,8 @@ pub struct RunOutcome {
     pub window_sizes: WindowSizes,
     /// The partitions at the end.
     pub partitions: Vec<PartitionCounts>,
+    /// What a next run is told of the device.
+    pub device_record: Option<DeviceRecord>,
 }
 
 /// A partition at the end of a run.
