@@ -72,8 +72,8 @@ enum Chore {
     },
     /// How often tests fail beside busy loops
     Flakes(flakes::Args),
-    /// A bench beside peers, by `forerun-compare`: engine, streams, programs, learned, virtual, lab
-    /// or serve
+    /// A bench beside peers, by `forerun-compare`: engine, streams, programs, learned, overhead,
+    /// virtual, lab, serve or replay
     #[command(disable_help_flag = true)]
     Bench {
         /// The bench and its options

@@ -5,11 +5,13 @@
 //!                                                  \> kernel (readers), of a file
 //!   file      a real file, cold, in order or at random --------> file (reads) ------> record
 //!   hit       pages in memory: pread beside the engine's ways -> hit (race) --------> record
+//!   overhead  whole files in order, once: policies, the kernel -> overhead ----------> record
 //!   reap      ways of waiting for reads ----------------------> reap (workers) -------> record
 //! ```
 
 mod file;
 mod hit;
+mod overhead;
 pub(crate) mod reap;
 mod streams;
 
@@ -46,6 +48,8 @@ enum Command {
     File(Box<file::Args>),
     /// What a hit costs, beside pread of the same bytes from the kernel's cache
     Hit(Box<hit::Args>),
+    /// Files read or written in order, once: what a policy costs, beside the kernel's cache
+    Overhead(Box<overhead::Args>),
     /// What each way of waiting for reads takes, of time and of processor
     Reap(Box<reap::Args>),
 }
@@ -96,6 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Command::Streams(args) => streams::run(args),
         Command::File(args) => file::run(args),
         Command::Hit(args) => hit::run(args),
+        Command::Overhead(args) => overhead::run(args),
         Command::Reap(args) => reap::run(args),
     }
 }

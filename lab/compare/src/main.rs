@@ -8,6 +8,7 @@
 //!   virtual    readahead in virtual time          beside floors
 //!   lab        the simulator                      beside libCacheSim
 //!   serve      files over NBD                     beside nbdkit and the raw file
+//!   overhead   policies, whole files in order     beside the kernel's cache
 //!   replay     traces at their times              beside fio's own replay
 //! ```
 //! `cargo xtask bench NAME` runs one of them. The range server, a slow and faulty store for tests
@@ -26,6 +27,7 @@ mod floors;
 mod forerun;
 mod lab;
 mod learned;
+mod overhead;
 mod programs;
 mod range_server;
 mod replay;
@@ -57,6 +59,8 @@ enum Command {
     Lab(lab::Args),
     /// `forerun serve` beside nbdkit and the raw file, by fio over NBD
     Serve(serve::Args),
+    /// Files read and written in order: replacement policies beside the kernel's cache
+    Overhead(overhead::Args),
     /// `forerun replay` beside fio's `read_iolog`: bytes, order, and when each read is issued
     Replay(replay::Args),
     /// A local HTTP server of byte ranges, slow and faulty if asked to
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Command::Virtual(args) => floors::run(root, &args),
         Command::Lab(args) => lab::run(root, &args),
         Command::Serve(args) => serve::run(root, &args),
+        Command::Overhead(args) => overhead::run(root, &args),
         Command::Replay(args) => replay::run(root, &args),
         Command::RangeServer(args) => range_server::run(args),
     };

@@ -443,6 +443,37 @@ fn random_reads_go_on_until_the_time_is_over_and_are_checked() {
 }
 
 #[test]
+fn whole_files_are_read_and_written_by_policies_and_the_kernel_and_checked() {
+    let folder = folder("overhead");
+    let (one, two) = (folder.join("one"), folder.join("two"));
+    let files = format!("{} {} --make 4M", one.display(), two.display());
+    let rows = [
+        "--op read --request 4K --cache 1M",
+        "--op write --request 12K --cache 1M",
+        "--op write --request 1M --kernel",
+        "--op read --request 64K --kernel",
+        "--op read --request 1M --cache 2M --policy arc",
+    ];
+    for words in rows {
+        let run = &runs_of("overhead", &format!("{files} {words}"))[0];
+        assert_eq!(run["bytes"], 8 << 20, "{words}");
+        assert!(run["mb_per_second"].as_f64() > Some(0.0), "{run}");
+        assert!(run["cpu_seconds_per_gb"].as_f64() > Some(0.0), "{run}");
+    }
+    // Twice written since it was made.
+    let page = fs::read(&two).unwrap()[9 * 4096..].to_vec();
+    assert_eq!(page[..8], ((9 * 4096_u64) ^ 3).to_le_bytes());
+    let mut bytes = fs::read(&one).unwrap();
+    bytes[5 * 4096 + 3] ^= 1;
+    fs::write(&one, bytes).unwrap();
+    for words in ["", "--kernel"] {
+        let failed = bench_of("overhead", &format!("{files} {words}")).output().unwrap();
+        let says = String::from_utf8_lossy(&failed.stderr).into_owned();
+        assert!(!failed.status.success() && says.contains("page at 20480"), "{words}: {says}");
+    }
+}
+
+#[test]
 fn hits_and_files_that_cannot_be_measured_are_refused_in_one_line() {
     let folder = folder("refused-files");
     let small = file(&folder, 1_000);
@@ -457,6 +488,11 @@ fn hits_and_files_that_cannot_be_measured_are_refused_in_one_line() {
         ("file", format!("{small} --make 1000"),                            2, "something else"),
         ("file", format!("{dir}/no/where --make 1M"),                       1, "No such file"),
         ("file", format!("{dir} --make 1M"),                                2, "something else"),
+        ("overhead", format!("{small}"),                                    2, "--make another"),
+        ("overhead", format!("{small} --make 8K"),                          2, "8K"),
+        ("overhead", format!("{dir}/none --make 100"),                      2, "whole pages"),
+        ("overhead", format!("{small} --request 100"),                      2, "whole pages"),
+        ("overhead", format!("{small} --kernel --policy arc"),              2, "cannot be used"),
         ("file", format!("{small} --size 0"),                               2, "--size 0"),
         ("file", format!("{small} --size 1G"),                              2, "--size 1G"),
         ("file", format!("{small} --threads 0"),                            2, "--threads"),

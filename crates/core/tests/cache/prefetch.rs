@@ -163,3 +163,28 @@ fn a_prefetch_does_not_change_what_the_policy_remembers_of_the_handle() {
     };
     assert_eq!(reads(true), reads(false));
 }
+
+#[test]
+fn what_streams_reads_ahead_again_soon_after_it_left_stays_and_the_rest_goes() {
+    let mut world = World::with(128, "streams", |settings| {
+        settings.partitions[0].policy = "2q-star".into();
+    });
+    world.open(1, 1, 0, 10_000);
+    world.through(1);
+    let read = |world: &mut World, pages: std::ops::Range<u64>| {
+        let before = world.cache.stats().ahead_used;
+        for index in pages {
+            world.read(index, index, 1);
+            world.arrive_all();
+        }
+        world.cache.stats().ahead_used - before
+    };
+    read(&mut world, 0..30);
+    read(&mut world, 1_000..1_110);
+    assert_eq!(world.resident(0..30), [], "they were used once");
+    assert!(read(&mut world, 0..30) > 20, "readahead brought most of them");
+    read(&mut world, 2_000..2_600);
+    let stayed = world.resident(0..30).len();
+    assert!(stayed > 20, "{stayed} of 30 stayed");
+    assert_eq!(world.resident(2_000..2_400), [], "a scan is used once");
+}
