@@ -39,10 +39,12 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::cache::{Cache, SettingsError, Stats};
+use crate::device::estimate::Ticket;
+use crate::device::remembered::DeviceRecord;
 use crate::event::Event;
 use crate::units::{FileId, HandleId, Nanos};
 use cursor::{Direction, StreamCursor};
-use device::LatencyTracker;
+use device::{DeviceKnowledge, LatencyTracker};
 use model::Model;
 use runs::PageRun;
 pub use settings::PlannerSettings;
@@ -119,6 +121,10 @@ pub struct InFlight {
     distance: u64,
     /// None of it was cached.
     is_cold: bool,
+    /// When it was looked at last and had not arrived.
+    absent: Nanos,
+    /// Its device, whose estimator follows it by the ticket.
+    ticket: Option<(u64, Ticket)>,
 }
 
 impl InFlight {
@@ -164,6 +170,7 @@ pub struct Planner {
     /// When the last request was made that was not cached.
     requested: Option<Nanos>,
     latencies: BTreeMap<u64, LatencyTracker>,
+    devices: BTreeMap<u64, DeviceKnowledge>,
     memory_bytes: u64,
     reads: u64,
     requests: u64,
@@ -196,6 +203,7 @@ impl Planner {
             pending_pages: 0,
             requested: None,
             latencies: BTreeMap::new(),
+            devices: BTreeMap::new(),
             memory_bytes: u64::MAX,
             reads: 0,
             requests: 0,
@@ -251,8 +259,27 @@ impl Planner {
     pub fn clear(&mut self) {
         self.cursors.clear();
         self.files.clear();
-        self.in_flight.clear();
+        while let Some(row) = self.in_flight.pop_front() {
+            self.forget_ticket(&row);
+        }
         self.requested = None;
+    }
+
+    /// Whether [`Planner::remember`] is to be told of `device`.
+    #[must_use]
+    pub fn wants_device(&self, device: u64) -> bool {
+        self.devices.len() < FILES_MAX && !self.devices.contains_key(&device)
+    }
+
+    /// What earlier runs have learnt of `device`, before its first request.
+    pub fn remember(&mut self, device: u64, record: Option<DeviceRecord>) {
+        assert!(self.wants_device(device), "{device}: told once, of a bounded number");
+        self.devices.insert(device, DeviceKnowledge::new(record));
+    }
+
+    /// What is kept of each device for the next run.
+    pub fn device_records(&self) -> impl Iterator<Item = (u64, DeviceRecord)> {
+        self.devices.iter().filter_map(|(&device, known)| Some((device, known.record()?)))
     }
 
     /// A reader of `file` is at `position`. `None` if there are too many readers.

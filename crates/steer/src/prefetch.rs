@@ -13,6 +13,7 @@
 //! - Nothing that is cached is requested.
 //! - A file's descriptor is held while a reader of it is open, and by a call that is under way.
 
+mod devices;
 mod entries;
 mod files;
 mod residency;
@@ -32,6 +33,7 @@ use forerun_core::units::Nanos;
 use crate::kernel::{self, Residency, Stat};
 use crate::observe::access::{AccessSink, CursorId, EntryAccess};
 use crate::open::Refusal;
+pub(crate) use devices::RememberedDevices;
 use files::Files;
 pub use walks::EntryStats;
 use walks::WalkDriver;
@@ -62,6 +64,8 @@ pub(crate) struct Prefetcher {
     files_refused: u64,
     /// Processor time of the process whose accesses are reported.
     processor: Option<Nanos>,
+    /// What earlier runs have learnt of devices.
+    devices: Option<RememberedDevices>,
 }
 
 /// Calls of the workers that have not returned.
@@ -101,6 +105,7 @@ impl Prefetcher {
             readers_refused: 0,
             files_refused: 0,
             processor: None,
+            devices: None,
         })
     }
 
@@ -159,6 +164,18 @@ impl Prefetcher {
         let budget = (self.budget_bytes / WALKS_ONE_IN)
             .min(self.budget_bytes - readers.min(self.budget_bytes));
         self.walks.set_budget(memory.min(budget));
+    }
+
+    /// Has what is learnt of devices kept by `devices` from run to run.
+    pub(crate) fn with_devices(self, devices: Option<RememberedDevices>) -> Self {
+        Self { devices, ..self }
+    }
+
+    /// Keeps what was learnt of devices for the next run.
+    pub(crate) fn save_devices(&self) {
+        if let Some(devices) = &self.devices {
+            devices.save(self.planner.device_records());
+        }
     }
 
     /// Forgets all files, whatever state they are in.
@@ -295,6 +312,11 @@ impl AccessSink for Prefetcher {
         if !self.planner.has_room() {
             self.readers_refused += 1;
             return None;
+        }
+        if let Some(devices) = &mut self.devices
+            && self.planner.wants_device(stat.st_dev)
+        {
+            self.planner.remember(stat.st_dev, devices.record(&file, stat.st_dev));
         }
         let opened = self.files.open(file, stat);
         for stale in opened.forgotten {

@@ -25,7 +25,7 @@ use crate::memory::Memory;
 use crate::observe::poll::{Allowance, INTERVAL_MIN, Interval, PAUSE_MAX, Pause, PollTimer};
 use crate::observe::{ObserverKind, Observers};
 pub use crate::prefetch::EntryStats;
-use crate::prefetch::Prefetcher;
+use crate::prefetch::{Prefetcher, RememberedDevices};
 use crate::session::{self, Poller, SessionError, Watched};
 use crate::wire::wire;
 use learning::LearningSink;
@@ -157,19 +157,21 @@ pub fn run(settings: &Settings, words: &[OsString], is_reported: bool) -> Result
     let prefetcher =
         Prefetcher::new(settings.planner()?, settings.limit_bytes).map_err(RunError::Settings)?;
     let prefetcher = if settings.walks { prefetcher } else { prefetcher.without_walks() };
+    let is_learning = settings.learn.learning != Learning::Off;
     let (mut running, published) = (prefetcher.running(), Arc::new(Mutex::new(Stats::default())));
     let counter = running.counter();
     let (for_poller, learn) = (Arc::clone(&published), settings.learn.clone());
     let started = Started::here(words);
-    let is_saved = learn.learning != Learning::Off;
     let make = move |observers: Observers| {
         let learner = Learner::start(&learn, &started, counter);
+        let devices = is_learning.then(RememberedDevices::of_user).flatten();
+        let prefetcher = prefetcher.with_devices(devices);
         Runner::new(prefetcher, learner, observers, for_poller)
     };
     let seen =
         || (published.lock().unwrap_or_else(PoisonError::into_inner).clone(), running.count());
     let kind = &settings.observe;
-    let run = session::Run { words, kind, output: None, is_reported, is_saved };
+    let run = session::Run { words, kind, output: None, is_reported, is_saved: is_learning };
     let Watched { status, ran, used, report } = session::watch(run, make, seen)?;
     let (is_observed, own) = (report.is_some(), Stats { ran, ..Stats::default() });
     let (seen, bug) = report.map_or((own, None), |report| {
@@ -243,6 +245,7 @@ impl Poller for Runner {
         if let Some(learner) = &mut self.learner {
             learner.save();
         }
+        self.prefetcher.save_devices();
         self.publish();
     }
 

@@ -144,6 +144,7 @@ impl Prefetcher {
             device: device.map(DeviceEstimate::from),
             is_late: false,
             slowdown: 0,
+            first_distance: 0,
         };
         let pace = Pace::new(rule);
         Self { pace, waits, nap, handle, page_bytes, input, busy: Nanos(0) }

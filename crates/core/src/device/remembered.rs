@@ -135,6 +135,12 @@ impl DeviceMemory {
         Self { record, judged: 0 }
     }
 
+    /// Whether there is a record that is believed.
+    #[must_use]
+    pub fn has_record(&self) -> bool {
+        self.record.is_some()
+    }
+
     /// Compares the record with `own`, the run's estimate after so many pieces of `evidence`.
     pub fn learn(&mut self, evidence: u64, own: &Estimate) {
         assert!(evidence >= self.judged, "evidence is not lost: {evidence} < {}", self.judged);

@@ -4,9 +4,14 @@
 //! - The bytes in flight that a policy derives from the profile are the planner's target, whatever
 //!   the latency.
 
-use crate::device::{DeviceKind, estimate::DeviceProfile};
+use core::ops::Range;
+
+use super::REQUEST_BYTES_MAX;
+use crate::device::DeviceKind;
+use crate::device::estimate::{DeviceProfile, Estimate, Estimator, Ticket};
+use crate::device::remembered::{DeviceMemory, DeviceRecord};
 use crate::readahead::BANDWIDTH_DELAY_PRODUCTS;
-use crate::units::Nanos;
+use crate::units::{FileId, Nanos};
 
 /// What a driver knows of the device or the store behind its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +81,64 @@ impl LatencyTracker {
     }
 }
 
+/// What is known of one device beyond its latency: what is seen of it in this run, and what earlier
+/// runs have learnt.
+#[derive(Debug)]
+pub(super) struct DeviceKnowledge {
+    estimator: Estimator,
+    memory: DeviceMemory,
+}
+
+impl DeviceKnowledge {
+    /// A device of which earlier runs have left `record`.
+    pub(super) fn new(record: Option<DeviceRecord>) -> Self {
+        let request = u32::try_from(REQUEST_BYTES_MAX).expect("a request");
+        Self { estimator: Estimator::new(request), memory: DeviceMemory::new(record) }
+    }
+
+    /// A request that finds nothing of its bytes cached goes out.
+    pub(super) fn issued(&mut self, now: Nanos, file: FileId, bytes: &Range<u64>) -> Ticket {
+        let size = u32::try_from(bytes.end - bytes.start).unwrap_or(u32::MAX);
+        self.estimator.issued(now, file, bytes.start, size)
+    }
+
+    /// It has arrived by `now`, and had not at `absent`: that is when it was looked at before.
+    pub(super) fn arrived(&mut self, now: Nanos, ticket: Ticket, issued: Nanos, absent: Nanos) {
+        if now.since(absent).0.saturating_mul(DOUBT) > now.since(issued).0 {
+            return self.estimator.failed(ticket);
+        }
+        self.estimator.arrived(now, ticket);
+        self.memory.learn(self.estimator.evidence(), &self.estimator.estimate());
+    }
+
+    /// What became of it is not known.
+    pub(super) fn lost(&mut self, ticket: Ticket) {
+        self.estimator.failed(ticket);
+    }
+
+    /// What the device delivers in the time of one access, in bytes, where it is remembered; 0
+    /// where it is not, or its rate was never seen.
+    pub(super) fn first_distance(&self) -> u64 {
+        if !self.memory.has_record() {
+            return 0;
+        }
+        let Estimate { profile, known } = self.memory.estimate(self.estimator.estimate());
+        if !known.access || !known.rate {
+            return 0;
+        }
+        let bytes = u128::from(profile.bytes_per_second) * u128::from(profile.access.0);
+        u64::try_from(bytes / u128::from(SECOND)).unwrap_or(u64::MAX)
+    }
+
+    /// What is kept for the next run.
+    pub(super) fn record(&self) -> Option<DeviceRecord> {
+        self.memory.kept(self.estimator.estimate())
+    }
+}
+
 const SECOND: u64 = 1_000_000_000;
+/// An arrival that was seen late by more than one part in so many of its latency tells nothing.
+const DOUBT: u64 = 4;
 /// Requests over which a mean is taken, as TCP takes one of round trips.
 const SAMPLES: u64 = 8;
 

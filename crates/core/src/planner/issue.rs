@@ -12,13 +12,14 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::device::{DeviceEstimate, LatencyTracker};
+use super::device::{DeviceEstimate, DeviceKnowledge, LatencyTracker};
 use super::pace::{PaceInput, PaceStep};
 use super::runs::PageRun;
 use super::{
     AHEAD_ONE_IN, CursorId, FILES_MAX, InFlight, PAGE_BYTES, Planner, PrefetchId, PrefetchRequest,
     RequestState, pages,
 };
+use crate::device::estimate::Ticket;
 use crate::units::Nanos;
 
 impl Planner {
@@ -58,7 +59,9 @@ impl Planner {
         } else {
             (row.position, start * PAGE_BYTES)
         };
-        let latency = self.latencies.get(&self.files[&file].device);
+        let device = self.files[&file].device;
+        let latency = self.latencies.get(&device);
+        let known = self.devices.get(&device);
         let step = row.pace.decide(&PaceInput {
             position,
             ahead,
@@ -74,6 +77,7 @@ impl Planner {
             }),
             is_late: core::mem::take(&mut row.is_late),
             slowdown: latency.map_or(0, LatencyTracker::slowdown),
+            first_distance: known.map_or(0, DeviceKnowledge::first_distance),
         });
         let PaceStep::Read { bytes, .. } = step else { return None };
         let count = bytes.div_ceil(PAGE_BYTES).min(end - start);
@@ -95,7 +99,9 @@ impl Planner {
         assert_eq!(pages.end - pages.start, count, "the nearest pages of the run");
         let id = self.next_prefetch_id();
         let range = pages.start * PAGE_BYTES..pages.end * PAGE_BYTES;
-        self.in_flight.push_back(InFlight { id, file, run, since: now, distance, is_cold: false });
+        let (since, absent, is_cold, ticket) = (now, now, false, None);
+        let row = InFlight { id, file, since, run, distance, is_cold, absent, ticket };
+        self.in_flight.push_back(row);
         Some(PrefetchRequest { id, cursor, file, range })
     }
 
@@ -108,6 +114,11 @@ impl Planner {
         let row = self.in_flight.iter_mut().rev().find(|row| row.id == id);
         let row = row.expect("a request is submitted as it is issued");
         row.is_cold = is_cold;
+        let device = self.files.get(&row.file).map(|file| file.device).filter(|_| is_cold);
+        row.ticket = device.and_then(|device| {
+            let known = self.devices.get_mut(&device)?;
+            Some((device, known.issued(row.since, row.file, &row.range())))
+        });
         self.requested = Some(row.since);
         self.counts.requests += 1;
         self.counts.bytes_requested += u64::from(row.run.count()) * PAGE_BYTES;
@@ -125,27 +136,47 @@ impl Planner {
         let Some(at) = self.in_flight.iter().position(|row| row.id == id) else { return true };
         let waited = now.since(self.in_flight[at].since);
         if state == RequestState::Absent && waited < LOST_AFTER {
+            self.in_flight[at].absent = now;
             return false;
         }
         let Some(row) = self.in_flight.remove(at) else { return true };
         match state {
             RequestState::Cached => {
+                self.forget_ticket(&row);
                 self.counts.bytes_cached += u64::from(row.run.count()) * PAGE_BYTES;
                 self.arrived(now, &row.run);
             }
             RequestState::Arrived => {
-                self.learn(&row, waited);
+                self.learn(now, &row, waited);
                 self.arrived(now, &row.run);
             }
-            RequestState::Absent => self.failed(now, &row.run),
+            RequestState::Absent => {
+                self.forget_ticket(&row);
+                self.failed(now, &row.run);
+            }
         }
         self.drop_fetched(now);
         true
     }
 
+    /// The request leaves flight, and when it arrived is not known.
+    pub(super) fn forget_ticket(&mut self, row: &InFlight) {
+        if let Some((known, ticket)) = self.known_of(row) {
+            known.lost(ticket);
+        }
+    }
+
+    fn known_of(&mut self, row: &InFlight) -> Option<(&mut DeviceKnowledge, Ticket)> {
+        let (device, ticket) = row.ticket?;
+        Some((self.devices.get_mut(&device)?, ticket))
+    }
+
     /// Short requests, and those that were cached in part, arrive sooner than others: their
     /// latency is not the device's.
-    pub(super) fn learn(&mut self, row: &InFlight, waited: Nanos) {
+    pub(super) fn learn(&mut self, now: Nanos, row: &InFlight, waited: Nanos) {
+        if let Some((known, ticket)) = self.known_of(row) {
+            known.arrived(now, ticket, row.since, row.absent);
+        }
         let Some(file) = self.files.get(&row.file) else { return };
         let is_long = u64::from(row.run.count()) * PAGE_BYTES >= file.request_bytes / 2;
         if is_long && row.is_cold && self.latencies.len() < FILES_MAX {

@@ -78,6 +78,10 @@ pub struct PaceInput {
     /// The latency of requests as a multiple of the shortest: the rest is time in the device's
     /// queue. 1: the queue is empty; 0: not known.
     pub slowdown: u64,
+    /// The distance of a program of which nothing is known yet, in bytes; 0: as small as can be.
+    /// What the device delivers in the time of one access: where it is wanted it saves one, where
+    /// it is not it costs one.
+    pub first_distance: u64,
 }
 
 /// What a prefetcher does next.
@@ -227,6 +231,9 @@ impl Pace {
             self.distance = 0;
             return PaceStep::Wait { until: from.max(input.position.saturating_add(request)) };
         };
+        if self.distance == 0 {
+            self.distance = input.first_distance;
+        }
         // What was requested since it grew must have had the time to come.
         if input.position >= self.grown_at {
             let wanted = if input.is_late { u64::MAX } else { needed(input) };

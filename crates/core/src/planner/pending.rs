@@ -77,12 +77,15 @@ impl Planner {
                 self.in_flight.push_back(row);
                 continue;
             }
-            let InFlight { since, distance, is_cold, run, .. } = row;
+            self.forget_ticket(&row);
+            let InFlight { since, distance, is_cold, run, absent, .. } = row;
             let SplitRun { before, within, behind } = run.split(pages);
             out.extend(within);
             for run in before.into_iter().chain(behind) {
                 let id = self.next_prefetch_id();
-                self.in_flight.push_back(InFlight { id, file, since, run, distance, is_cold });
+                let row =
+                    InFlight { id, file, since, run, distance, is_cold, absent, ticket: None };
+                self.in_flight.push_back(row);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The planner before a page cache of numbers: what is pending for which reader, and that all ends.
 
 use alloc::format;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::device::DeviceEstimate;
 use super::pace::PaceRule;
@@ -20,6 +20,11 @@ struct PageCache {
     planner: Planner,
     cached: BTreeSet<u64>,
     latency: Nanos,
+    /// What its device delivers, one request after the other.
+    bytes_per_milli: u64,
+    /// When requests arrive, and the device is free.
+    due: BTreeMap<PrefetchId, Nanos>,
+    free_at: Nanos,
 }
 
 impl PageCache {
@@ -31,7 +36,8 @@ impl PageCache {
         let settings = PlannerSettings { pace, budget_bytes, readahead, device };
         let mut planner = Planner::new(settings).unwrap();
         planner.set_memory(1 << 30);
-        Self { planner, cached: BTreeSet::new(), latency: Nanos::from_millis(2) }
+        let (cached, latency, due) = (BTreeSet::new(), Nanos::from_millis(2), BTreeMap::new());
+        Self { planner, cached, latency, bytes_per_milli: u64::MAX, due, free_at: Nanos(0) }
     }
 
     fn open(&mut self, bytes: u64, position: u64) -> CursorId {
@@ -54,7 +60,8 @@ impl PageCache {
         let mut nth = 0;
         while let Some(request) = self.planner.in_flight(nth) {
             let (id, range) = (request.id, request.range());
-            let has_arrived = now.since(request.since) >= self.latency;
+            let due = self.due.get(&id).map_or(request.since.0, |due| due.0);
+            let has_arrived = now.0 >= due && now.since(request.since) >= self.latency;
             let state = if has_arrived { RequestState::Arrived } else { RequestState::Absent };
             if self.planner.complete(now, id, state) {
                 self.cached.extend(range.start / PAGE_BYTES..range.end / PAGE_BYTES);
@@ -64,11 +71,16 @@ impl PageCache {
         }
         let mut requests = Vec::new();
         self.planner.issue(now, 256, &mut requests);
+        let rate = self.bytes_per_milli;
         for PrefetchRequest { id, range, .. } in requests {
             if self.is_cached(&range) {
                 self.planner.complete(now, id, RequestState::Cached);
             } else {
                 self.planner.submitted(id, true);
+                let transfer = Nanos::from_micros((range.end - range.start) * 1_000 / rate);
+                let begins = self.free_at.0.max(now.0.saturating_add(self.latency.0));
+                self.free_at = Nanos(begins.saturating_add(transfer.0));
+                self.due.insert(id, self.free_at);
             }
         }
     }
@@ -181,8 +193,10 @@ fn what_was_cached_in_part_tells_nothing_of_the_device() {
         let cursor = cache.open(BYTES, 0);
         let run = PageRun { first: 0, frames: (0..256).map(FrameId).collect() };
         let (id, since, distance) = (PrefetchId(0), Nanos(0), 0);
-        let row = InFlight { id, file: FILE, since, run, distance, is_cold };
-        cache.planner.learn(&row, Nanos::from_millis(1));
+        let (absent, ticket) = (since, None);
+        let row = InFlight { id, file: FILE, since, run, distance, is_cold, absent, ticket };
+        let waited = Nanos::from_millis(1);
+        cache.planner.learn(waited, &row, waited);
         assert_eq!(cache.planner.latencies.len(), known);
         cache.close(Nanos(0), cursor);
     }
@@ -298,4 +312,64 @@ fn a_device_that_does_not_answer_is_looked_at_often_for_a_short_time() {
     now += ATTENTIVE_FOR;
     assert!(!cache.planner.is_attentive(now));
     assert!(cache.planner.is_busy(), "it may still come");
+}
+
+/// Reads 2 MiB in order at each of so many places of a file, from a store with a latency of 50 ms,
+/// polled each `poll` milliseconds; what is in flight comes before the next place. Returns how
+/// often the reader came to bytes that were not there, and what is kept of the store.
+fn read_in_order(
+    poll: u64,
+    places: u64,
+    record: Option<DeviceRecord>,
+) -> (u64, Option<DeviceRecord>) {
+    let mut cache = PageCache::new(64 << 20, 256 << 20);
+    cache.latency = Nanos::from_millis(50);
+    cache.planner.remember(1, record);
+    cache.bytes_per_milli = 100_000;
+    let cursor = cache.open(places * BYTES, 0);
+    let (step, mut at, mut millis, mut misses) = (256 << 10, 0, 0, 0);
+    // Until when the reader computes, and until when it waits for the device, in milliseconds.
+    let (mut computes, mut waits) = (0, None);
+    while at < places * BYTES {
+        let now = Nanos::from_millis(millis);
+        let range = at..at + step;
+        if millis >= computes && waits.is_none_or(|until| millis >= until) {
+            if waits.is_none() && !cache.is_cached(&range) {
+                (misses, waits) = (misses + 1, Some(millis + 50));
+            } else {
+                cache.read(now, cursor, &range, at % BYTES > 0);
+                (at, waits) = (at + step, None);
+                if at % BYTES == LIMIT {
+                    (at, computes) = (at - LIMIT + BYTES, millis + 300);
+                }
+            }
+        }
+        if millis.is_multiple_of(poll) {
+            cache.advance(now);
+        }
+        millis += 1;
+    }
+    let records: Vec<_> = cache.planner.device_records().collect();
+    assert!(records.iter().all(|&(device, _)| device == 1), "{records:?}");
+    (misses, records.first().map(|&(_, record)| record))
+}
+
+#[test]
+fn a_device_remembered_is_read_ahead_of_from_the_first_window_on() {
+    let record = "parallel 50000000 100000000 16 1048576 kar 0".parse().ok();
+    let (alone, _) = read_in_order(2, 8, None);
+    let (remembered, kept) = read_in_order(2, 8, record);
+    assert!(remembered < alone, "{remembered} misses, {alone} without");
+    assert_eq!(kept, record, "the run has seen less than what it was told");
+}
+
+#[test]
+fn a_latency_is_kept_where_polls_are_short_beside_it() {
+    let (_, kept) = read_in_order(2, 8, None);
+    let kept = kept.expect("polls of 2 ms see arrivals after 50 ms").estimate;
+    let access = kept.profile.access;
+    let about = Nanos::from_millis(20)..Nanos::from_millis(70);
+    assert!(kept.known.access || kept.known.rate, "{kept:?}");
+    assert!(about.contains(&access), "{access:?}");
+    assert_eq!(read_in_order(40, 8, None).1, None, "an arrival may be 40 of 50 ms old");
 }

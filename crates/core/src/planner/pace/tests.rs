@@ -27,6 +27,7 @@ fn at(main: u64, ahead: u64) -> PaceInput {
         device: None,
         is_late: late,
         slowdown,
+        first_distance: 0,
     }
 }
 
@@ -345,6 +346,7 @@ fn the_largest_numbers_are_numbers_too() {
         device: Some(disk(Nanos(u64::MAX), 0)),
         is_late: true,
         slowdown: u64::MAX,
+        first_distance: u64::MAX,
     };
     for free in [0, u64::MAX] {
         for chunk in [1, u64::MAX / 4, u64::MAX] {
@@ -391,4 +393,31 @@ fn rules_are_made_from_their_text() {
         let shown = std::format!("{}:{}", rule.name(), shown.join(","));
         assert_eq!(PaceRule::make(&shown), Ok(rule), "{shown}");
     }
+}
+
+#[test]
+fn a_remembered_device_gives_the_first_distance_within_all_bounds() {
+    #[rustfmt::skip]
+    let rows = [ // why                given  limit   free     read ahead, in whole bursts
+        ("not remembered",             0,      64 * M, 1 << 42, 2 * CHUNK),
+        ("an access's worth of bytes", 8 * M,  64 * M, 1 << 42, 8 * M),
+        ("less than a request is one", K,      64 * M, 1 << 42, 2 * CHUNK),
+        ("no farther than the limit",  99 * M, 64 * M, 1 << 42, 64 * M),
+        ("nor than the memory allows", 99 * M, 64 * M, 8 * M,   15 * CHUNK),
+    ];
+    for (why, first_distance, limit, free_bytes, expected) in rows {
+        let mut pace = adaptive(16 * M, limit);
+        let mut ahead = 0;
+        loop {
+            let input = PaceInput { free_bytes, first_distance, ..at(0, ahead) };
+            let PaceStep::Read { bytes, .. } = pace.decide(&input) else { break };
+            ahead += bytes;
+        }
+        assert_eq!(ahead, expected, "{why}");
+    }
+    // One that has a distance keeps it.
+    let mut pace = adaptive(16 * M, 64 * M);
+    pace.decide(&at(0, 0));
+    let remembered = PaceInput { first_distance: 8 * M, ..at(0, CHUNK * 2) };
+    assert!(matches!(pace.decide(&remembered), PaceStep::Wait { .. }));
 }
