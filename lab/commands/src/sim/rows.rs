@@ -135,6 +135,9 @@ struct Virtual {
     limit_mb_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_to_limit: Option<f64>,
+    /// What a next run is told of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    learnt: Option<String>,
 }
 
 impl RunRow {
@@ -239,6 +242,7 @@ impl RunRow {
             late_max_us: micros(outcome.late_max),
             limit_mb_per_second: None,
             ratio_to_limit: None,
+            learnt: outcome.device_record.map(|record| record.to_string()),
         });
         Ok(self)
     }
