@@ -261,6 +261,34 @@ fn metrics(server: &Server, path: &str) -> String {
 }
 
 #[test]
+fn sizing_gives_a_loop_what_a_scan_has_no_use_for_and_tells_each_move() {
+    if !installed("sizing_gives_a_loop_what_a_scan_has_no_use_for_and_tells_each_move", "nbdcopy") {
+        return;
+    }
+    let files = [("loop", &bytes(5 << 20)[..]), ("scan", &bytes(32 << 20)[..])];
+    let shares = "--partition loop=4M:lru:file=loop --partition scan=3M:lru:file=scan";
+    let server =
+        Server::of(&files, &format!("--cache 8M --sizing auto --metrics 127.0.0.1:0 {shares}"));
+    let mut tells = serde_json::Value::Null;
+    let moved =
+        |tells: &serde_json::Value| tells["partitions"][1]["bytes"].as_u64() >= Some(5 << 20);
+    for _ in 0..40 {
+        said("nbdcopy", &["-C1", "-R1", &server.uri("loop"), "null:"]);
+        said("nbdcopy", &["-C1", "-R1", &server.uri("scan"), "null:"]);
+        let mut command = forerun("serve ctl --json");
+        let output = command.arg(server.socket()).arg("partitions").output().unwrap();
+        tells = serde_json::from_slice(&output.stdout).unwrap();
+        if moved(&tells) {
+            break;
+        }
+    }
+    assert!(moved(&tells), "{tells}");
+    let moves = tells["moves"].as_array().unwrap();
+    assert!(moves.iter().any(|one| one["to"] == "loop" && one["from"] == "scan"), "{tells}");
+    assert!(metrics(&server, "/metrics").contains("partition_got_bytes_total{partition=\"loop\"}"));
+}
+
+#[test]
 fn a_file_that_a_server_reads_is_not_changed() {
     let scratch = Scratch::new("serve");
     let path = scratch.file("disk", bytes(10_000));
