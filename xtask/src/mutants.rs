@@ -9,7 +9,7 @@
 //! policies write. So it works on a copy of the tree in which these lines are written out.
 //!
 //! # Invariants
-//! - The sample depends on the list, the count and the seed alone.
+//! - The sample depends on the list, the files named, the count and the seed alone.
 //! - A mutant that hangs is caught: its tests would not have passed. One that does not compile
 //!   counts neither way.
 
@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// The seed of the draw
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Draw of the files with this in their path alone; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
     /// Mutants at once
     #[arg(long, value_name = "N", default_value = "2")]
     jobs: NonZeroUsize,
@@ -37,7 +40,12 @@ pub(crate) struct Args {
 /// Makes and judges the sample; whether enough of it was caught.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<bool> {
     let tool = Tool::find(root)?;
-    let all = tool.list()?;
+    let mut all = tool.list()?;
+    let is_of = |name: &str, text: &String| {
+        name.split(':').next().is_some_and(|file| file.contains(text.as_str()))
+    };
+    all.retain(|name| args.only.is_empty() || args.only.iter().any(|text| is_of(name, text)));
+    ensure!(!all.is_empty(), "no mutant is of these files: {}", args.only.join(", "));
     let sample = sample(&all, args.count.get(), args.seed);
     println!("{} of {} mutants of core, seed {}", sample.len(), all.len(), args.seed);
     let tally = Tally::of(&tool.run(&sample, args.jobs)?, &sample)?;
