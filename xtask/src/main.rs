@@ -73,7 +73,7 @@ enum Chore {
     /// How often tests fail beside busy loops
     Flakes(flakes::Args),
     /// A bench beside peers, by `forerun-compare`: engine, streams, programs, learned, overhead,
-    /// virtual, lab, serve or replay
+    /// virtual, sweep, lab, serve or replay
     #[command(disable_help_flag = true)]
     Bench {
         /// The bench and its options

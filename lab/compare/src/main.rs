@@ -6,6 +6,7 @@
 //!   programs   programs under `forerun run`       beside the same programs alone
 //!   learned    programs that start, with lists    beside the same programs alone
 //!   virtual    readahead in virtual time          beside floors
+//!   sweep      short streams in virtual time      drawn as surfaces
 //!   lab        the simulator                      beside libCacheSim
 //!   serve      files over NBD                     beside nbdkit and the raw file
 //!   overhead   policies, whole files in order     beside the kernel's cache
@@ -33,6 +34,7 @@ mod range_server;
 mod replay;
 mod serve;
 mod streams;
+mod sweep;
 mod table;
 
 use std::path::Path;
@@ -54,6 +56,8 @@ enum Command {
     Learned(learned::Args),
     /// Readahead in virtual time, against its floors
     Virtual(floors::Args),
+    /// Short streams in virtual time, over their number, length and mix: where cliffs are
+    Sweep(sweep::Args),
     /// The lab's simulator beside libCacheSim: its library, if Python has it, and its program, if
     /// one is named
     Lab(lab::Args),
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
         Command::Programs(args) => programs::run(root, &args),
         Command::Learned(args) => learned::run(root, &args),
         Command::Virtual(args) => floors::run(root, &args),
+        Command::Sweep(args) => sweep::run(root, &args),
         Command::Lab(args) => lab::run(root, &args),
         Command::Serve(args) => serve::run(root, &args),
         Command::Overhead(args) => overhead::run(root, &args),

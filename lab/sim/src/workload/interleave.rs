@@ -15,8 +15,12 @@
 //! than that streams are interleaved at random. `order=alternate` takes strict turns,
 //! `order=sequential` reads one stream after the other.
 //!
+//! `mixed` per cent of a reader's reads are lone ones: of a page anywhere in the file, each at a
+//! place drawn for it alone, through the handle of one of the streams.
+//!
 //! # Invariants
 //! - Each stream is one reader's, and its reads come in the order of its walk.
+//! - Lone reads change neither the order of the streams nor their places.
 //! # Sources
 //! Wu, Xi, Xu, "File Prefetching Algorithm for Concurrent Streams" (2010), section 4.3.
 
@@ -91,6 +95,8 @@ pub(super) struct Sharing {
     /// Bytes a second that each stream is read at; 0 for no bound.
     pub(super) rate: Rate,
     pub(super) handles: Handles,
+    /// Reads in a hundred that are lone ones.
+    pub(super) mixed: u32,
 }
 
 /// Declares a workload of such streams: its parameters are those of [`Sharing`], with more behind
@@ -125,17 +131,20 @@ macro_rules! interleaved {
                 rate: Rate = Rate(0),
                 /// The handles of streams.
                 handles: Handles = Handles::One,
+                /// Reads in a hundred that are lone ones, of a page anywhere in the file.
+                mixed: u32 = 0,
             }
         }
 
         impl $name {
             /// The common parameters, if they make a workload.
             fn sharing(&self) -> Result<Sharing, ParamError> {
-                let Self { n, each, request, seed, order, layout, readers, rate, handles, .. } =
-                    *self;
+                let Self {
+                    n, each, request, seed, order, layout, readers, rate, handles, mixed, ..
+                } = *self;
                 let start = [$(self.$start,)? Start::Head][0];
                 let sharing = Sharing {
-                    n, each, request, seed, order, start, layout, readers, rate, handles,
+                    n, each, request, seed, order, start, layout, readers, rate, handles, mixed,
                 };
                 sharing.check()?;
                 Ok(sharing)
@@ -153,6 +162,7 @@ impl Sharing {
         check((1..=BYTES_MAX).contains(&each), "each", &self.each, BYTES_FORM)?;
         check((1..=REQUEST_MAX).contains(&request), "request", &self.request, REQUEST_FORM)?;
         check((1..=n).contains(&readers), "readers", &readers, "from 1 to one a stream")?;
+        check(self.mixed <= MIXED_MAX, "mixed", &self.mixed, "at most 90")?;
         check(rate.0 == 0 || rate.0 >= RATE_MIN, "rate", &rate, RATE_FORM)
     }
 
@@ -166,6 +176,9 @@ impl Sharing {
             Handles::One => "one handle",
             Handles::Each => "a handle each",
         };
+        if self.mixed > 0 {
+            text = format!("{text}, {} % lone reads", self.mixed);
+        }
         match self.readers {
             1 => format!("{text}, {handles}"),
             readers => format!("{text}, {readers} readers, {handles}"),
@@ -205,6 +218,7 @@ impl Sharing {
             Layout::Adjacent | Layout::Spread => 0,
             Layout::Irregular => prng.below(extent.div_ceil(STRAY_BYTES)) * STRAY_BYTES,
         };
+        let file_bytes = gap + u64::from(self.n) * step;
         let starts: Vec<u64> = places.iter().map(|place| gap + place * step + stray()).collect();
         let readers = (0..self.readers as usize).map(|reader| {
             let own = (0..).zip(&starts).skip(reader).step_by(self.readers as usize);
@@ -217,11 +231,16 @@ impl Sharing {
             // The first reader goes on with the generator of the places, the others have theirs.
             let prng = if reader == 0 { prng.clone() } else { Prng::new(prng.draw()) };
             let rate = self.rate.0.saturating_mul(walks.len() as u64);
-            Reader::new(Interleave { walks, order: self.order, turn: 0, prng, rate, read: 0 })
+            let lone = Lone {
+                per_cent: self.mixed,
+                pages: (file_bytes / LONE_BYTES).max(1),
+                prng: Prng::new(self.seed ^ LONE_SEED ^ reader as u64),
+            };
+            Reader::new(Interleave { walks, order: self.order, turn: 0, prng, rate, read: 0, lone })
         });
         let parts = Workload {
             title,
-            files: vec![gap + u64::from(self.n) * step],
+            files: vec![file_bytes],
             handles: vec![
                 0;
                 match self.handles {
@@ -240,6 +259,12 @@ impl Sharing {
 /// What streams that lie irregularly begin at multiples of.
 const STRAY_BYTES: u64 = 4096;
 
+/// Of a lone read.
+const LONE_BYTES: u64 = 4096;
+/// Apart from the generator of the streams' order.
+const LONE_SEED: u64 = 0x6c6f_6e65;
+const MIXED_MAX: u32 = 90;
+
 /// One reader with all its streams.
 struct Interleave<W: Iterator> {
     /// The unfinished streams, and the handle of each.
@@ -252,6 +277,23 @@ struct Interleave<W: Iterator> {
     rate: u64,
     /// Bytes read so far.
     read: u64,
+    lone: Lone,
+}
+
+/// Lone reads among those of streams.
+struct Lone {
+    per_cent: u32,
+    /// Pages of the file.
+    pages: u64,
+    prng: Prng,
+}
+
+impl Lone {
+    /// The place of a lone read, if one comes now.
+    fn next(&mut self) -> Option<u64> {
+        let comes = self.per_cent > 0 && self.prng.below(100) < u64::from(self.per_cent);
+        comes.then(|| self.prng.below(self.pages) * LONE_BYTES)
+    }
 }
 
 impl<W: Iterator<Item = (u64, u32)>> Iterator for Interleave<W> {
@@ -262,7 +304,9 @@ impl<W: Iterator<Item = (u64, u32)>> Iterator for Interleave<W> {
         if count == 0 {
             return None;
         }
+        let lone = self.lone.next();
         let index = match self.order {
+            _ if lone.is_some() => self.turn % count,
             Interleaving::Random => usize::try_from(self.prng.below(count as u64))
                 .expect("below a length that is a usize"),
             Interleaving::Alternate => self.turn % count,
@@ -270,6 +314,11 @@ impl<W: Iterator<Item = (u64, u32)>> Iterator for Interleave<W> {
         };
         let (handle, walk) = &mut self.walks[index];
         let handle = *handle;
+        if let Some(offset) = lone {
+            let bytes = u32::try_from(LONE_BYTES).expect("a page");
+            let not_before = if self.rate == 0 { Nanos(0) } else { time_of(self.read, self.rate) };
+            return Some(Access { handle, not_before, ..Access::read(offset, bytes) });
+        }
         let (offset, bytes) = walk.next().expect("only unfinished streams are kept");
         self.turn = index + 1;
         if walk.peek().is_none() {

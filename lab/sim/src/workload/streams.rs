@@ -30,7 +30,8 @@ interleaved! {
 impl Entry for Streams {
     const NAME: &'static str = "streams";
     const SUMMARY: &'static str = "sequential streams interleaved on one handle \
-                                   (n each request seed order start layout readers rate handles)";
+                                   (n each request seed order start layout readers rate handles \
+                                   mixed)";
 
     fn parts(&self) -> Result<Workload, ParamError> {
         let (sharing, each, request) = (self.sharing()?, self.each, self.request);

@@ -31,7 +31,7 @@ interleaved! {
 impl Entry for Stride {
     const NAME: &'static str = "stride";
     const SUMMARY: &'static str = "streams that read a piece of every so many bytes (n each piece \
-                                   every request seed order layout readers rate handles)";
+                                   every request seed order layout readers rate handles mixed)";
 
     fn parts(&self) -> Result<Workload, ParamError> {
         let Self { each, piece, every, request, .. } = *self;

@@ -348,7 +348,7 @@ fn workloads_are_listed_and_say_what_they_are() {
     assert_eq!(shown.title, "2 streams of 1M, 4K reads, alternate order, one handle");
     let pairs: Vec<_> = shown.params.iter().map(|(k, v)| format!("{k}={v}")).collect();
     let all = "n=2,each=1M,request=4K,seed=1,order=alternate,start=head,layout=adjacent,\
-               readers=1,rate=0,handles=one";
+               readers=1,rate=0,handles=one,mixed=0";
     assert_eq!(pairs.join(","), all);
     assert_eq!(made(&format!("streams,{all}")).params, shown.params);
     assert!(made("streams,n=1,layout=spread,start=mid").title.starts_with("1 stream of"));
@@ -459,4 +459,24 @@ fn the_longest_workloads_stay_within_64_bits() {
     ] {
         assert_eq!(made(all).readers.remove(0).take(100).count(), 100);
     }
+}
+
+#[test]
+fn lone_reads_are_mixed_in_and_leave_the_streams_as_they_are() {
+    for order in ["random", "alternate"] {
+        let spec = |mixed: u32| {
+            format!("streams,n=5,each=400K,order={order},layout=irregular,mixed={mixed}")
+        };
+        let alone = offsets(&spec(0));
+        assert_eq!(alone.len(), 500);
+        for (mixed, expected) in [(20, 625), (50, 1_000)] {
+            let (file, all) = (made(&spec(mixed)).files[0], offsets(&spec(mixed)));
+            assert!(all.len().abs_diff(expected) < expected / 10, "{mixed} %: {}", all.len());
+            assert!(all.iter().all(|offset| offset + 4096 <= file), "{mixed} %");
+            let mut left = all.iter();
+            let is_there = |offset: &u64| left.any(|read| read == offset);
+            assert!(alone.iter().all(is_there), "{mixed} %: each stream's reads in their order");
+        }
+    }
+    assert!(make("streams,mixed=91").is_err());
 }
