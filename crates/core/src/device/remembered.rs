@@ -12,7 +12,7 @@
 //! count goes with it into the next run. A second one in a row, on evidence of its own, ends it.
 //!
 //! # Invariants
-//! - What rests on no evidence is neither kept nor compared.
+//! - What rests on no evidence is not compared; a record without an access time is not kept.
 //! - Evidence is compared once: a judgement needs [`EVIDENCE_MIN`] figures since the one before.
 //! - A record that was dropped does not come back within the run.
 
@@ -36,8 +36,8 @@ pub struct DeviceRecord {
 impl DeviceRecord {
     /// What a run that has learnt `own` keeps; `None` if it has seen too little.
     fn new(own: Estimate) -> Option<Self> {
-        let is_known = own.known.access || own.known.rate;
-        is_known.then_some(Self { estimate: own, contradictions: 0 })
+        // The kind, too, follows from the access time where nothing else was seen of it.
+        own.known.access.then_some(Self { estimate: own, contradictions: 0 })
     }
 
     /// Whether `own` says something else of what both have seen.
@@ -156,10 +156,18 @@ impl DeviceMemory {
         }
     }
 
-    /// What the device can do: the record, as long as the run has not seen all that it says.
+    /// What the device can do: the record, as long as the run has not seen all that it says; and
+    /// its kind until that is seen, as the few requests of a run's begin mislead about it.
     #[must_use]
     pub fn estimate(&self, own: Estimate) -> Estimate {
-        self.record.map(|record| record.estimate).filter(|then| !covers(own, *then)).unwrap_or(own)
+        let Some(DeviceRecord { estimate: then, .. }) = self.record else { return own };
+        if !covers(own, then) {
+            return then;
+        }
+        let DeviceProfile { access, bytes_per_second, .. } = own.profile;
+        let is_other = !own.known.kind && own.profile.kind != then.profile.kind;
+        let profile = DeviceProfile { access, bytes_per_second, ..then.profile };
+        if is_other { Estimate { profile, ..own } } else { own }
     }
 
     /// What is kept for the next run.
@@ -167,7 +175,7 @@ impl DeviceMemory {
     pub fn kept(&self, own: Estimate) -> Option<DeviceRecord> {
         let Some(record) = self.record else { return DeviceRecord::new(own) };
         let is_renewed = record.contradictions == 0 && covers(own, record.estimate);
-        if is_renewed { DeviceRecord::new(own) } else { Some(record) }
+        if is_renewed { DeviceRecord::new(self.estimate(own)) } else { Some(record) }
     }
 }
 
@@ -218,6 +226,16 @@ mod tests {
     /// Why, contradictions before, evidence and the run's estimate, contradictions left.
     type Case<'a> = (&'a str, u32, &'a [(u64, Estimate)], Option<u32>);
 
+    /// The same of which the kind was not seen.
+    fn assumed(own: Estimate) -> Estimate {
+        Estimate { known: Evidence { kind: false, ..own.known }, ..own }
+    }
+
+    /// The same, taken for a disk.
+    fn disk(own: Estimate) -> Estimate {
+        Estimate { profile: DeviceProfile { kind: DeviceKind::SeekBound, ..own.profile }, ..own }
+    }
+
     const ALL: [bool; 3] = [true; 3];
     const NONE: [bool; 3] = [false; 3];
     const ACCESS: [bool; 3] = [false, true, false];
@@ -238,9 +256,15 @@ mod tests {
             ("the rate is not known",    access,                 then),
             ("the access is not known",  rate,                   then),
             ("all was seen",             other,                  other),
+            ("but not the kind",         assumed(other),         assumed(other)),
+            ("another one is assumed",   disk(assumed(other)),   assumed(other)),
+            ("another one was seen",     disk(other),            disk(other)),
         ];
-        let memory = DeviceMemory::new(Some(record(0)));
         for (why, own, used) in rows {
+            let known = Evidence { kind: own.known.kind, ..then.known };
+            let then = Estimate { known, ..then };
+            let memory = DeviceMemory::new(Some(DeviceRecord { estimate: then, ..record(0) }));
+            let used = if used.profile == then.profile { then } else { used };
             assert_eq!(memory.estimate(own), used, "{why}");
             assert_eq!(DeviceMemory::default().estimate(own), own, "{why}: there is no record");
         }
@@ -249,10 +273,7 @@ mod tests {
     #[test]
     fn a_record_goes_when_it_proves_wrong_twice_in_a_row() {
         let (same, other) = (estimate(60, 400, ALL), estimate(8, 100, ALL));
-        let kind = Estimate {
-            profile: DeviceProfile { kind: DeviceKind::SeekBound, ..same.profile },
-            ..same
-        };
+        let kind = disk(same);
         let (none, slow) = (estimate(8, 100, NONE), estimate(101, 500, ACCESS));
         let (half, double) = (estimate(25, 1_000, ALL), estimate(100, 250, ALL));
         let rate = estimate(50, 249, RATE);
@@ -295,7 +316,7 @@ mod tests {
             ("nothing was seen",            None,            none, None),
             ("a first run",                 None,            own,  of(own)),
             ("it saw latencies",            None,            some, of(some)),
-            ("it saw a rate",               None,            rate, of(rate)),
+            ("it saw a rate alone",         None,            rate, None),
             ("seen anew",                   Some(record(0)), own,  of(own)),
             ("what was known stays",        Some(record(0)), some, Some(record(0))),
             ("in doubt",                    Some(record(1)), own,  Some(record(1))),

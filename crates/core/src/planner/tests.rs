@@ -365,11 +365,11 @@ fn a_device_remembered_is_read_ahead_of_from_the_first_window_on() {
 
 #[test]
 fn a_latency_is_kept_where_polls_are_short_beside_it() {
-    let (_, kept) = read_in_order(2, 8, None);
+    let (_, kept) = read_in_order(2, 40, None);
     let kept = kept.expect("polls of 2 ms see arrivals after 50 ms").estimate;
     let access = kept.profile.access;
     let about = Nanos::from_millis(20)..Nanos::from_millis(70);
-    assert!(kept.known.access || kept.known.rate, "{kept:?}");
+    assert!(kept.known.access, "{kept:?}");
     assert!(about.contains(&access), "{access:?}");
-    assert_eq!(read_in_order(40, 8, None).1, None, "an arrival may be 40 of 50 ms old");
+    assert_eq!(read_in_order(40, 40, None).1, None, "an arrival may be 40 of 50 ms old");
 }
