@@ -33,12 +33,12 @@ def plot(table: pyarrow.Table, *, figure: Any = None) -> matplotlib.figure.Figur
     charts: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         charts.setdefault(row["trace"], []).append(row)
-    figure = figure or Figure(figsize=(8, 4.5 * len(charts)), layout="constrained")
+    whole: Figure = figure or Figure(figsize=(8, 4.5 * len(charts)), layout="constrained")
     for axes, (trace, chart) in zip(
-        figure.subplots(len(charts), squeeze=False)[:, 0], charts.items(), strict=True
+        whole.subplots(len(charts), squeeze=False)[:, 0], charts.items(), strict=True
     ):
         _draw(axes, trace, chart)
-    return figure
+    return whole
 
 
 def _draw(axes: Any, trace: str, rows: list[dict[str, Any]]) -> None:

@@ -5,6 +5,7 @@ Nothing is shown within the first half second, and nothing in a pipe or a file.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 from types import TracebackType
@@ -52,11 +53,11 @@ class Progress:
         self._width = len(text)
 
     def _in_notebook(self, text: str) -> None:
-        from IPython.display import HTML, display
+        displays: Any = importlib.import_module("IPython.display")
 
-        shown = HTML(f"<pre>{text.replace('<', '&lt;')}</pre>")
+        shown = displays.HTML(f"<pre>{text.replace('<', '&lt;')}</pre>")
         if self._display is None:
-            self._display = display(shown, display_id=True)
+            self._display = displays.display(shown, display_id=True)
         else:
             self._display.update(shown)
         self._width = len(text)

@@ -138,7 +138,19 @@ def table(rows: Iterable[Mapping[str, Any]]) -> pyarrow.Table:
     """Rows of the command as a table of all columns that there may be."""
     import pyarrow
 
+    rows = list(rows)
+    for row in rows:
+        check_columns(row)
     return pyarrow.Table.from_pylist([row_with_maps(row) for row in rows], schema=schema())
+
+
+def check_columns(row: Mapping[str, Any], columns: Mapping[str, Any] | None = None) -> None:
+    """Fails where the command gives what no column has: a table would be without it."""
+    columns = _COLUMNS if columns is None else columns
+    for key, value in row.items():
+        assert key in columns, f"no column has {key!r}"
+        if isinstance(columns[key], dict):
+            check_columns(value, columns[key])
 
 
 def row_with_maps(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,6 +227,7 @@ _COLUMNS: dict[str, Any] = {
         "late_max_us": "real",
         "limit_mb_per_second": "real",
         "ratio_to_limit": "real",
+        "learnt": "text",
     },
 }
 _SOMETIMES = ("bytes", "sample", "readahead", "prefetch", "device")

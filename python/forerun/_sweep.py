@@ -34,7 +34,7 @@ from forerun._dataset import DataSet
 from forerun._dataset import schema as schema_of_sweeps
 from forerun._needs import load
 from forerun._progress import Progress
-from forerun._sim import row_with_maps, sim_flags
+from forerun._sim import check_columns, row_with_maps, sim_flags
 from forerun._traces import given, is_one, is_url
 from forerun._workers import Workers
 from forerun.errors import OptionError, RunError
@@ -201,6 +201,7 @@ def work(task: Task) -> bytes:
 
         rows = json.loads(_forerun.sim(task.words, [task.given]))
         for number, row in enumerate(rows):
+            check_columns(row)
             row["trace"], row["size"] = task.name, task.labels[number % len(task.labels)]
     except Exception as error:
         rows = [{"error": str(error) or type(error).__name__}]
@@ -223,7 +224,7 @@ def _stream(task: Task, rows: list[dict[str, Any]], seconds: float) -> bytes:
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def _run(tasks: list[Task], runner: _Runner, data: DataSet, attempts: int, line: _Line) -> None:
@@ -348,13 +349,13 @@ def _runner(executor: Any, threads: int, memory: int | str | None) -> _Runner:
             f"an executor of type {type(executor).__name__}: expected a number, a Client of dask, "
             "an executor of concurrent.futures, or a function that makes one"
         )
-    count = getattr(made, "_max_workers", None)
-    if memory is None and count is not None:
-        words.append(f"--memory={_per_task(_free_bytes(), count)}")
+    known: int | None = getattr(made, "_max_workers", None)
+    if memory is None and known is not None:
+        words.append(f"--memory={_per_task(_free_bytes(), known)}")
     return _Runner(
         type(made).__name__,
         made,
-        workers=lambda: count,
+        workers=lambda: known,
         words=words,
         make=make,
         is_own=make is not None,

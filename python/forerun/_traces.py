@@ -81,11 +81,11 @@ def _columns(name: str, arrays: Mapping[str, Any]) -> Any:
 
 
 def _words(numpy: Any, key: str, column: Any) -> bytes:
-    array = numpy.asarray(column)
+    array: Any = numpy.asarray(column)
     if array.ndim != 1:
         raise OptionError(f"column `{key}` has {array.ndim} dimensions: expected one")
     if key == "write":
-        return (array != 0).astype(numpy.uint8).tobytes()
+        return bytes((array != 0).astype(numpy.uint8).data)
     if key == "time" and array.dtype.kind == "f":
         array = numpy.rint(array * 1e9).astype(numpy.int64)
     if array.dtype.kind not in "iu":
@@ -93,7 +93,7 @@ def _words(numpy: Any, key: str, column: Any) -> bytes:
         raise OptionError(f"column `{key}` is of {array.dtype}: expected integers{more}")
     if array.dtype.kind == "i" and array.size and array.min() < 0:
         raise OptionError(f"column `{key}` has a number below 0")
-    return numpy.ascontiguousarray(array, dtype=numpy.uint64).tobytes()
+    return bytes(numpy.ascontiguousarray(array, dtype=numpy.uint64).data)
 
 
 def flags(**values: Any) -> list[str]:

@@ -83,6 +83,12 @@ def plain(row: dict[str, Any]) -> dict[str, Any]:
             },
             id="in virtual time",
         ),
+        pytest.param(
+            "workload:random,file=1G,bytes=64M",
+            ["--device=hdd", "--readahead=streams", "--size=2M"],
+            {"sizes": "2M", "device": "hdd", "readahead": "streams"},
+            id="on a device that is learnt",
+        ),
     ],
 )
 def test_rows_are_those_of_the_command(
@@ -232,7 +238,6 @@ def test_examples_hold(module: Any) -> None:
     assert tried > 0 and failed == 0
 
 
-@pytest.mark.full
 def test_a_plot_has_a_line_for_each_policy() -> None:
     table = forerun.sim([STREAMS, MAIL], "lru,2q:kin=0.1,2q:kin=0.5,belady", [10, 100])
     figure = forerun.plot(table)
