@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.full
-
-FOLDER = Path(__file__).parents[3] / "docs" / "notebooks"
+FOLDER = Path(__file__).parents[2] / "docs" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 CELL_SECONDS_MAX = 300
 
