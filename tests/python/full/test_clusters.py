@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("default")]
 OF_A_RUN = ["seconds", "accesses_per_second", "trace_seconds", "host", "commit"]
 POLICIES, SIZES = "lru,s3-fifo,belady", ["10", "10%"]
 TRACES, KILLS = 60, 20
+DOCS = Path(__file__).parents[3] / "docs" / "sweeps.md"
 
 
 @pytest.fixture(scope="module")
@@ -150,3 +152,16 @@ def test_a_client_that_is_killed_goes_on_where_it_was(
     done = sweep(traces, tmp_path, 2)
     assert kills > 0 and done.run == TRACES - len(there)
     assert rows(tmp_path) == expected
+
+
+def test_the_executor_of_ray_in_the_docs_runs_a_sweep(traces: Path, tmp_path: Path) -> None:
+    programs = re.findall(r"^```python\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+    [program] = [text for text in programs if "import ray" in text]
+    command = [sys.executable, "-c", program, str(traces / "t0*")]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "10 traces, 0 failed" in ended.stdout
+    expected = forerun.sim([*sorted(map(str, traces.glob("t0*")))], "all", ["1%", "10%"])
+    found = read(tmp_path / "sweep").select(["trace", "policy", "cache_pages", "misses"])
+    key = [(name, "ascending") for name in found.column_names[:3]]
+    assert found.sort_by(key).equals(expected.select(found.column_names).sort_by(key))
