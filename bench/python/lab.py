@@ -34,13 +34,7 @@ def timed(command):
 def libcachesim(form, trace, cells):
     import libcachesim as lib
 
-    policies = {
-        "lru": lib.LRU,
-        "arc": lib.ARC,
-        "2q": lib.TwoQ,
-        "lirs": lib.LIRS,
-        "s3-fifo": lib.S3FIFO,
-    }
+    policies = {"lru": lib.LRU, "arc": lib.ARC, "2q": lib.TwoQ, "lirs": lib.LIRS, "s3-fifo": lib.S3FIFO}
     formats = {
         "keys": lib.TraceType.PLAIN_TXT_TRACE,
         "oracleGeneral": lib.TraceType.ORACLE_GENERAL_TRACE,

@@ -114,23 +114,29 @@ def peak_of(trace: str, policies: str, sizes: list[str]) -> int:
 
 
 def scaling(options: argparse.Namespace) -> None:
-    """A sweep on LocalClusters of one worker and of two, in turns."""
+    """A sweep on LocalClusters of one worker and of two, in turns; of short traces, and of long."""
+    for traces, requests in [(24, 200_000), (12, 1_000_000)]:
+        took: dict[int, list[float]] = {1: [], 2: []}
+        for _ in range(options.rounds):
+            for count, seconds in took.items():
+                seconds.append(on_a_cluster(count, traces, requests))
+        one, two = statistics.median(took[1]), statistics.median(took[2])
+        print(f"{traces} traces of {requests} requests: {one / two:.2f} x")
+        print(f"  one worker {one:.2f} s {took[1]}, two {two:.2f} s {took[2]}", flush=True)
+
+
+def on_a_cluster(workers: int, count: int, requests: int) -> float:
+    """The seconds of a sweep of so many traces; its workers have loaded their packages before."""
     from distributed import Client, LocalCluster
 
-    traces = [f"workload:mail,model=m1,requests=200000,seed={seed}" for seed in range(24)]
-    took: dict[int, list[float]] = {1: [], 2: []}
-    for _ in range(options.rounds):
-        for count, seconds in took.items():
-            cluster = LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None)
-            with cluster, Client(cluster) as client, tempfile.TemporaryDirectory() as out:
-                forerun.sweep(traces[:2], "lru", ["1%"], client, Path(out) / "warm", progress=False)
-                policies = "lru,s3-fifo,arc,lirs"
-                done = forerun.sweep(
-                    traces, policies, SIZES, client, Path(out) / "x", progress=False
-                )
-                seconds.append(done.seconds)
-    one, two = statistics.median(took[1]), statistics.median(took[2])
-    print(f"one worker {one:.2f} s {took[1]}, two {two:.2f} s {took[2]}: {one / two:.2f} x")
+    traces = [f"workload:mail,model=m1,requests={requests},seed={seed}" for seed in range(count)]
+    cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+    with cluster, Client(cluster) as client, tempfile.TemporaryDirectory() as out:
+        short = [f"workload:mail,requests=1000,seed={seed}" for seed in range(2 * workers)]
+        forerun.sweep(short, "lru", ["1%"], client, Path(out) / "warm", progress=False)
+        policies = "lru,s3-fifo,arc,lirs"
+        done = forerun.sweep(traces, policies, SIZES, client, Path(out) / "x", progress=False)
+        return done.seconds
 
 
 def scheduling(options: argparse.Namespace) -> None:
