@@ -14,6 +14,7 @@
 //! # Sources
 //! Buckets that are linear within powers of two: Tene, `HdrHistogram`, 2012.
 
+use std::fmt;
 use std::time::Duration;
 
 use forerun_core::{cache, units::Nanos, windows::WindowRecord};
@@ -80,6 +81,31 @@ impl Stats {
     #[expect(clippy::cast_precision_loss, reason = "no run has 2^53 hits")]
     pub fn hit_ratio(&self) -> f64 {
         self.hits() as f64 / self.pages().max(1) as f64
+    }
+}
+
+/// One line for people: what reads found, what stores were asked for, what readahead wasted.
+impl fmt::Display for Stats {
+    #[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let megabytes = |bytes: u64| bytes as f64 / 1e6;
+        write!(
+            f,
+            "{} reads of {:.1} MB waited {:.3} s: of {} pages {:.1} % were cached, {} were on their \
+             way, {} were not; stores gave {:.1} MB in {} requests; of {} pages read ahead {} left \
+             unused",
+            self.requests,
+            megabytes(self.bytes),
+            self.waited.as_secs_f64(),
+            self.pages(),
+            self.hit_ratio() * 100.0,
+            self.late_hits(),
+            self.misses(),
+            megabytes(self.store_bytes),
+            self.store_requests,
+            self.core.ahead_fetched,
+            self.core.ahead_wasted,
+        )
     }
 }
 
@@ -188,6 +214,19 @@ mod tests {
         assert_eq!(counts, (12, 2, 1, 15));
         assert!((stats.hit_ratio() - 0.8).abs() < 1e-9);
         assert!(Stats::default().hit_ratio().abs() < 1e-9, "of no page");
+    }
+
+    #[test]
+    fn they_are_one_line_for_people() {
+        let (hits, misses, ahead_fetched, ahead_wasted) = (3, 1, 7, 2);
+        let core = cache::Stats { hits, misses, ahead_fetched, ahead_wasted, ..Default::default() };
+        let (bytes, waited) = (1_500_000, Duration::from_millis(12));
+        let stats =
+            Stats { core, requests: 2, bytes, waited, store_bytes: 250_000, ..Stats::default() };
+        let line = "2 reads of 1.5 MB waited 0.012 s: of 4 pages 75.0 % were cached, 0 were on \
+                    their way, 1 were not; stores gave 0.2 MB in 0 requests; of 7 pages read ahead \
+                    2 left unused";
+        assert_eq!(stats.to_string(), line);
     }
 
     fn times(digits: u8, all: impl IntoIterator<Item = u64>) -> Histogram {
