@@ -91,8 +91,8 @@ impl fmt::Display for Stats {
         let megabytes = |bytes: u64| bytes as f64 / 1e6;
         write!(
             f,
-            "{} reads of {:.1} MB waited {:.3} s: of {} pages {:.1} % were cached, {} were on their \
-             way, {} were not; stores gave {:.1} MB in {} requests; of {} pages read ahead {} left \
+            "{} reads of {:.1} MB waited {:.3} s: of {} pages {:.1} % were cached, {} were on \
+             their way, {} were not; stores gave {:.1} MB in {} requests; of {} pages read ahead {} left \
              unused",
             self.requests,
             megabytes(self.bytes),

@@ -135,6 +135,8 @@ pub struct ExplainedWalk {
     pub causes: ExplainedCauses,
     /// The time that `run` would save in it.
     pub gain_seconds: f64,
+    /// The same, if the device can do more than is known of it.
+    pub gain_seconds_max: f64,
 }
 
 /// A directory.

@@ -8,7 +8,8 @@ use forerun_console::output;
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{bytes, seconds, time};
 use forerun_report::{
-    ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap, Explanation, Forecast,
+    ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap, ExplainedWalk, Explanation,
+    Forecast,
 };
 use forerun_steer::explain::{Prediction, ProgramSummary, Why};
 
@@ -117,6 +118,15 @@ fn calls_not_observed(explanation: &Explanation) -> Vec<String> {
     lines
 }
 
+/// What a walk would gain: at most, where that is all that is known.
+fn gain(walk: &ExplainedWalk) -> String {
+    let ExplainedWalk { gain_seconds, gain_seconds_max: most, .. } = *walk;
+    if gain_seconds < SHOWN_MIN && most >= SHOWN_MIN {
+        return format!("up to {}", time(most));
+    }
+    time(gain_seconds)
+}
+
 /// Walks, the directories that were waited for most, and traps of file systems.
 fn trees(explanation: &Explanation) -> Vec<String> {
     let mut lines = Vec::new();
@@ -131,7 +141,7 @@ fn trees(explanation: &Explanation) -> Vec<String> {
                 walk.predicted.to_string(),
                 time(walk.storage_seconds),
                 most(&walk.causes),
-                time(walk.gain_seconds),
+                gain(walk),
             ]
         })
         .collect();
@@ -153,7 +163,7 @@ fn trees(explanation: &Explanation) -> Vec<String> {
         })
         .collect();
     if !rows.is_empty() {
-        let header = ["directory", "calls met", "waited", "most in"];
+        let header = ["directory", "waits seen", "waited", "most in"];
         lines.extend(output::table(&header, &rows, 1).lines().map(str::to_owned));
     }
     let trap = |trap: &ExplainedTrap| {

@@ -35,8 +35,8 @@ pub(super) fn walks(
     let known = known.map(|stream| stream.waited.0).sum::<u64>() + trees.spared.0;
     let predicted: u64 = trees.walks.iter().map(|walk| walk.waited_predicted.0).sum();
     let part = |one: u64, all: u64| if all == 0 { 0.0 } else { float(one) / float(all) };
-    let of_trees = seconds(prediction.gain) * part(trees.spared.0, known);
-    let gain = |waited: Nanos| of_trees * part(waited.0, predicted);
+    let of_trees = |gain: Nanos| seconds(gain) * part(trees.spared.0, known);
+    let gain = |gain: Nanos, waited: Nanos| of_trees(gain) * part(waited.0, predicted);
     let walk = |walk: &WalkSummary| ExplainedWalk {
         directory: shown(&walk.directory),
         order: walk.order.clone(),
@@ -44,7 +44,8 @@ pub(super) fn walks(
         predicted: walk.predicted,
         storage_seconds: seconds(walk.waited.total()),
         causes: causes(&walk.waited),
-        gain_seconds: gain(walk.waited_predicted),
+        gain_seconds: gain(prediction.gain, walk.waited_predicted),
+        gain_seconds_max: gain(prediction.gain_max, walk.waited_predicted),
     };
     trees.walks.iter().map(walk).collect()
 }

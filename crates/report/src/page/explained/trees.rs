@@ -11,7 +11,7 @@ use maud::{Markup, html};
 
 use super::super::summary::{seconds, share};
 use super::part;
-use crate::explanation::{ExplainedCauses, Explanation};
+use crate::explanation::{ExplainedCauses, ExplainedWalk, Explanation};
 use crate::html::{Text, figure_heads, figures, prose};
 use crate::quantity::count;
 
@@ -147,7 +147,7 @@ fn walks(explanation: &Explanation) -> Markup {
                 (figures([walk.entries, walk.predicted].map(count)))
                 (figures([seconds(walk.storage_seconds)]))
                 (figures(walk.causes.named().map(|(_, time)| seconds(time))))
-                (figures([seconds(walk.gain_seconds)]))
+                (figures([gain(walk)]))
             }
         }
     };
@@ -197,6 +197,21 @@ const COLOURS: [&str; 6] = [
     "var(--async-recovered)",
     "var(--random)",
 ];
+
+/// What a walk would gain: at most, where that is all that is known.
+fn gain(walk: &ExplainedWalk) -> Markup {
+    let is_open = walk.gain_seconds < SHOWN_MIN && walk.gain_seconds_max >= SHOWN_MIN;
+    html! {
+        @if is_open {
+            "up to " (seconds(walk.gain_seconds_max))
+        } @else {
+            (seconds(walk.gain_seconds))
+        }
+    }
+}
+
+/// Less is no gain, in seconds.
+const SHOWN_MIN: f64 = 0.001;
 
 #[cfg(test)]
 mod tests {
