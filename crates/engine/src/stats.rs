@@ -92,8 +92,8 @@ impl fmt::Display for Stats {
         write!(
             f,
             "{} reads of {:.1} MB waited {:.3} s: of {} pages {:.1} % were cached, {} were on \
-             their way, {} were not; stores gave {:.1} MB in {} requests; of {} pages read ahead {} left \
-             unused",
+             their way, {} were not; stores gave {:.1} MB in {} requests; of {} pages read ahead \
+             {} left unused",
             self.requests,
             megabytes(self.bytes),
             self.waited.as_secs_f64(),
@@ -224,8 +224,8 @@ mod tests {
         let stats =
             Stats { core, requests: 2, bytes, waited, store_bytes: 250_000, ..Stats::default() };
         let line = "2 reads of 1.5 MB waited 0.012 s: of 4 pages 75.0 % were cached, 0 were on \
-                    their way, 1 were not; stores gave 0.2 MB in 0 requests; of 7 pages read ahead \
-                    2 left unused";
+                    their way, 1 were not; stores gave 0.2 MB in 0 requests; of 7 pages read \
+                    ahead 2 left unused";
         assert_eq!(stats.to_string(), line);
     }
 

@@ -270,7 +270,7 @@ fn sizing_gives_a_loop_what_a_scan_has_no_use_for_and_tells_each_move() {
     let server =
         Server::of(&files, &format!("--cache 8M --sizing auto --metrics 127.0.0.1:0 {shares}"));
     let mut tells = serde_json::Value::Null;
-    let moved =
+    let has_grown =
         |tells: &serde_json::Value| tells["partitions"][1]["bytes"].as_u64() >= Some(5 << 20);
     for _ in 0..40 {
         said("nbdcopy", &["-C1", "-R1", &server.uri("loop"), "null:"]);
