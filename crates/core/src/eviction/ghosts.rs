@@ -20,40 +20,55 @@
 //!   frames were evicted since. With a limit of 0 there is never one.
 //! - Every operation is O(1), trimming O(1) a name.
 
-use hashbrown::HashMap;
+use core::hash::BuildHasher as _;
+
+use hashbrown::hash_table::{Entry, HashTable};
 
 use crate::hash::FixedState;
 use crate::queue::{Links, Queue, Table};
 use crate::units::{FrameId, PageId};
 
-/// The slot of each name.
+/// The slot of each name, which `pages` has at its slot.
 enum Slots {
-    Hashed(HashMap<PageId, u32, FixedState>),
+    /// By the page's hash: slots alone, so that a name that is not there costs one line of memory.
+    Hashed(HashTable<u32>),
     /// One more than the slot, by the page's number; 0 where there is none.
     Numbered(Table<u32>),
 }
 
 impl Slots {
-    fn get(&self, page: PageId) -> Option<u32> {
+    fn get(&self, page: PageId, pages: &Table<PageId>) -> Option<u32> {
         match self {
-            Self::Hashed(slots) => slots.get(&page).copied(),
+            Self::Hashed(slots) => slots.find(hash(page), |&slot| pages.get(slot) == page).copied(),
             Self::Numbered(slots) => slots.get(number(page)).checked_sub(1),
         }
     }
 
     /// Gives the slot that `page` had before.
-    fn insert(&mut self, page: PageId, slot: u32) -> Option<u32> {
+    fn insert(&mut self, page: PageId, slot: u32, pages: &Table<PageId>) -> Option<u32> {
         match self {
-            Self::Hashed(slots) => slots.insert(page, slot),
+            Self::Hashed(slots) => {
+                let is_it = |&slot: &u32| pages.get(slot) == page;
+                match slots.entry(hash(page), is_it, |&slot| hash(pages.get(slot))) {
+                    Entry::Occupied(mut known) => Some(core::mem::replace(known.get_mut(), slot)),
+                    Entry::Vacant(place) => {
+                        place.insert(slot);
+                        None
+                    }
+                }
+            }
             Self::Numbered(slots) => {
                 core::mem::replace(slots.at(number(page)), slot + 1).checked_sub(1)
             }
         }
     }
 
-    fn remove(&mut self, page: PageId) -> Option<u32> {
+    fn remove(&mut self, page: PageId, pages: &Table<PageId>) -> Option<u32> {
         match self {
-            Self::Hashed(slots) => slots.remove(&page),
+            Self::Hashed(slots) => {
+                let found = slots.find_entry(hash(page), |&slot| pages.get(slot) == page);
+                Some(found.ok()?.remove().0)
+            }
             Self::Numbered(slots) => {
                 let slot = slots.get(number(page)).checked_sub(1)?;
                 *slots.at(number(page)) = 0;
@@ -61,6 +76,10 @@ impl Slots {
             }
         }
     }
+}
+
+fn hash(page: PageId) -> u64 {
+    FixedState.hash_one(page)
 }
 
 /// The number of a page that was numbered.
@@ -93,7 +112,7 @@ impl Ghosts {
     fn with_room(limit: u32, room: u32) -> Self {
         Self {
             limit,
-            slots: Slots::Hashed(HashMap::with_capacity_and_hasher(room as usize, FixedState)),
+            slots: Slots::Hashed(HashTable::with_capacity(room as usize)),
             pages: Table::new(room),
             links: Links::new(room),
             order: Queue::new(),
@@ -131,7 +150,7 @@ impl Ghosts {
         *self.pages.at(slot) = page;
         self.order.push_front(&mut self.links, slot);
         assert!(slot < self.order.len() + self.spare.len(), "slots are dense");
-        let before = self.slots.insert(page, slot);
+        let before = self.slots.insert(page, slot, &self.pages);
         assert!(before.is_none(), "{page:?} was resident in two frames");
         Some(slot)
     }
@@ -145,12 +164,12 @@ impl Ghosts {
 
     /// The slot of `page`, if it is remembered.
     pub(super) fn find(&self, page: PageId) -> Option<u32> {
-        self.slots.get(page)
+        self.slots.get(page, &self.pages)
     }
 
     /// Forgets `page`, and gives the slot that it had if it was remembered.
     pub(super) fn take(&mut self, page: PageId) -> Option<u32> {
-        let slot = self.slots.remove(page)?;
+        let slot = self.slots.remove(page, &self.pages)?;
         assert!(self.pages.get(slot) == page, "{page:?} has the slot of another name");
         self.order.remove(&mut self.links, slot);
         self.spare.push_front(&mut self.links, slot);
