@@ -96,7 +96,8 @@ pub fn run(
     }
     let meter = meter.expect("there is a place");
     let slots = Slots {
-        begun: machine::now(),
+        // All threads are there when the first request is due.
+        begun: machine::now() + START,
         files: &files,
         stop: AtomicBool::new(false),
         answered: AtomicU64::new(0),
@@ -245,4 +246,5 @@ fn wait_until(due: Nanos, stopped: impl Fn() -> bool) -> bool {
 /// A sleep on Linux ends about 50 us late, by the slack of timers.
 const SPIN: Nanos = Nanos::from_micros(80);
 const LOOKS_EVERY: Nanos = Nanos::from_millis(250);
+const START: Nanos = Nanos::from_millis(20);
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
