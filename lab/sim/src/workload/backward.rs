@@ -23,8 +23,7 @@ interleaved! {
 impl Entry for Backward {
     const NAME: &'static str = "backward";
     const SUMMARY: &'static str =
-        "streams read from end to start (n each request seed order layout readers rate handles \
-         mixed)";
+        "streams read backward (n each request seed order layout readers rate handles mixed)";
 
     fn parts(&self) -> Result<Workload, ParamError> {
         let (sharing, each, Bytes(request)) = (self.sharing()?, self.each, self.request);
