@@ -40,18 +40,18 @@ fn what_a_cache_has_learnt_is_there_for_the_next_one() {
     let key = DeviceKey::of_host("a-store").expect("a name");
     let devices = || DeviceStore::at(&scratch).expect("a folder of one's own");
     let run = |reads: u64| {
-        let builder =
-            Cache::builder().settings(settings(4_096, "off")).remember(devices(), key.clone());
+        let builder = Cache::builder().settings(streams()).remember(devices(), key.clone());
         let cache = builder.build().expect("good settings");
         let file = cache.open_store(Arc::new(Pattern::new(4_000 * PAGE))).expect("a length");
-        // Without readahead nothing arrives between the look at the record and the close.
         for nth in 1..=reads {
             assert_eq!(read(&file, (nth * 1_013 % 4_000) * PAGE, 1), Ok(1));
         }
-        let kept = cache.device_record();
+        let known = cache.device_record();
         drop(file);
         drop(cache);
-        assert_eq!(devices().load(&key).expect("a file of one's own"), kept, "{reads} reads");
+        let kept = devices().load(&key).expect("a file of one's own");
+        // Readahead in flight may have told more before the close.
+        assert_eq!(kept.is_some(), known.is_some(), "{reads} reads");
         kept
     };
     assert_eq!(run(0), None, "nothing was seen");
