@@ -13,7 +13,7 @@
 //!
 //! # Invariants
 //! - What rests on no evidence is not compared; a record without an access time is not kept.
-//! - Evidence is compared once: a judgement needs [`EVIDENCE_MIN`] figures since the one before.
+//! - Evidence is compared once: a judgement needs `EVIDENCE_MIN` figures since the one before.
 //! - A record that was dropped does not come back within the run.
 
 use alloc::vec::Vec;
