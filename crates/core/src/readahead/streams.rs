@@ -31,6 +31,7 @@
 
 use hashbrown::HashMap;
 
+mod beside;
 mod ends;
 mod opening;
 mod pace;
@@ -41,6 +42,7 @@ mod sizes;
 mod stream;
 mod strides;
 
+use beside::Beside;
 use ends::{Ends, Streak};
 use pieces::Batch;
 use pressure::Pressure;
@@ -95,8 +97,11 @@ struct File {
     handles: u32,
     /// Reads that no stream expected.
     touches: u64,
+    /// Of these, those that were not just behind cached pages.
+    places: u64,
     /// Streams that began.
     begun: u64,
+    beside: Beside,
     recent: Recent,
     ends: Ends,
 }

@@ -10,7 +10,7 @@
 use super::pace::{Pace, Part};
 use super::strides::Runs;
 use super::{
-    Cause, Decision, Demand, Direction, File, GROWTH, OPENING_MIN, Stream, Streams, Window,
+    Beside, Cause, Decision, Demand, Direction, File, GROWTH, OPENING_MIN, Stream, Streams, Window,
     pages_u32, window,
 };
 use crate::readahead::StreamId;
@@ -76,8 +76,20 @@ impl Streams {
         let lonely = self.is_lonely(file);
         let most = if lonely { pages_u32(demand.file_pages / ODDS_NEXT) } else { u32::MAX };
         let forward = Opening { direction: Direction::Forward, before: 0, most };
-        let after = self.affordable(demand, ODDS);
-        let before = self.affordable(demand, ODDS_BACKWARD);
+        // What was seen before: a miss is no evidence of itself.
+        let beside = self.files.get(&file).map_or_else(Beside::default, |row| row.beside);
+        if first > 0 && demand.opens_request && !is_next && !expected {
+            let row = self.files.entry(file).or_default();
+            let places = row.places.saturating_sub(row.begun);
+            // Behind what a stream's window has brought, chance has other odds.
+            let is_seen = demand.cached_before > 0 && demand.stream.is_none();
+            row.beside.missed(demand.file_pages, places, is_seen);
+        }
+        // More than chance allows is a first window at most.
+        let more = self.affordable(demand, beside.scaled(demand.file_pages), ODDS);
+        let after = self.affordable(demand, demand.file_pages, ODDS);
+        let after = after.max(more.min(self.opening(demand)));
+        let before = self.affordable(demand, demand.file_pages, ODDS_BACKWARD);
         let worth_it = |most| most >= self.opening(demand).min(AFFORDABLE_MIN);
         let known = if first == 0 || is_next || expected {
             Some(Opening { before: demand.cached_before.max(1), ..forward })
@@ -96,16 +108,19 @@ impl Streams {
         }
         let row = self.files.entry(file).or_default();
         row.touches += 1;
+        // One behind cached pages makes their run longer, and no place more.
+        row.places += u64::from(demand.cached_before == 0);
         let guess = row.begun >= GUESS_STREAMS && row.begun * GUESS_ONE_IN >= row.touches;
         guess.then_some(forward)
     }
 
     /// Pages that may be fetched since there are cached ones beside a miss. A random read of a file
-    /// of `n` pages meets one of `k` such places in `k` of `n` cases, and then they go to waste.
-    fn affordable(&self, demand: &Demand, odds: u64) -> u32 {
-        let lone = |row: &File| row.touches.saturating_sub(row.begun);
+    /// of `n` pages meets one of `k` such places in `k` of `n` cases, and then they go to waste:
+    /// `n` is `pages`, more than the file's where misses come there more often than that.
+    fn affordable(&self, demand: &Demand, pages: u64, odds: u64) -> u32 {
+        let lone = |row: &File| row.places.saturating_sub(row.begun);
         let places = self.files.get(&demand.file).map_or(0, lone);
-        if places < FEW_PLACES { u32::MAX } else { pages_u32(demand.file_pages / (places * odds)) }
+        if places < FEW_PLACES { u32::MAX } else { pages_u32(pages / (places * odds)) }
     }
 
     /// The page behind the end of the run that a miss begins, if it is predicted.
