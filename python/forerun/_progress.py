@@ -78,7 +78,7 @@ class Progress:
 
 
 def _is_notebook() -> bool:
-    """Whether this runs in a kernel, whose front end shows what it is told."""
+    """Whether this runs in a kernel, whose front end shows what is sent to it."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"
 

@@ -102,7 +102,7 @@ def sweep(
     policies, sizes:
         As of `sim`; a size names a class of its own, so there are no ranges of sizes.
     executor:
-        Who runs: a number of processes of this machine [default: one a processor], a
+        What runs the tasks: a number of processes of this machine [default: one a processor], a
         `dask.distributed.Client`, any executor of `concurrent.futures`, or a function that makes
         one, which is called again where one is broken.
     out:

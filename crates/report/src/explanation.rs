@@ -139,6 +139,17 @@ pub struct ExplainedWalk {
     pub gain_seconds_max: f64,
 }
 
+impl ExplainedWalk {
+    /// Whether all that is known of the gain is its bound.
+    #[must_use]
+    pub fn gain_is_a_bound(&self) -> bool {
+        self.gain_seconds < GAIN_SHOWN_MIN && self.gain_seconds_max >= GAIN_SHOWN_MIN
+    }
+}
+
+/// Less is no gain, in seconds.
+const GAIN_SHOWN_MIN: f64 = 0.001;
+
 /// A directory.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ExplainedDirectory {

@@ -6,6 +6,16 @@
 
 use std::fs;
 
+use forerun_core::units::Nanos;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Processor time so far, by the clock of this process or of this thread.
+pub(crate) fn cpu(clock: ClockId) -> Nanos {
+    let time = clock_gettime(clock);
+    let part = |value: i64| u64::try_from(value).expect("processor time is not negative");
+    Nanos(part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec))
+}
+
 /// Bytes that this process has read from devices; 0 where the kernel does not count.
 pub(crate) fn device_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/io").unwrap_or_default();

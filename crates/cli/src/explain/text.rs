@@ -120,11 +120,10 @@ fn calls_not_observed(explanation: &Explanation) -> Vec<String> {
 
 /// What a walk would gain: at most, where that is all that is known.
 fn gain(walk: &ExplainedWalk) -> String {
-    let ExplainedWalk { gain_seconds, gain_seconds_max: most, .. } = *walk;
-    if gain_seconds < SHOWN_MIN && most >= SHOWN_MIN {
-        return format!("up to {}", time(most));
+    if walk.gain_is_a_bound() {
+        return format!("up to {}", time(walk.gain_seconds_max));
     }
-    time(gain_seconds)
+    time(walk.gain_seconds)
 }
 
 /// Walks, the directories that were waited for most, and traps of file systems.

@@ -611,30 +611,21 @@ impl Cache {
     /// free again and the page is fetched for them.
     fn begin_fill(&mut self, frame: FrameId) {
         let page = self.frames[frame].page.index;
-        let mut at = self.first_waiter(frame);
-        let (first, mut filling) = (at, false);
-        while at != NIL {
-            let Waiter { row, next, node } = self.waiters[at as usize];
-            self.waiters_free.push(at);
-            let is_first = at == first;
-            at = next;
-            let waiting = self.rows[row as usize];
-            if !is_first || waiting.failed {
-                self.join(frame, row, node);
-                continue;
-            }
-            assert_eq!(node, Node::Fill, "a write claimed {frame:?}");
-            filling = true;
-            let request = waiting.request;
-            self.actions.list.push(Action::Fill { request, page, frame, fresh: true });
-            self.leave(row);
-        }
-        if filling {
-            self.frames[frame].state = State::Filling;
-            self.frames[frame].fills = 1;
-        } else {
+        let first = self.first_waiter(frame);
+        let Waiter { row, next, node } = self.waiters[first as usize];
+        assert_eq!(node, Node::Fill, "a write claimed {frame:?}");
+        let Row { request, failed, .. } = self.rows[row as usize];
+        if failed {
+            self.frames[frame].waiters = self.turn(first);
             self.unclaim(self.frames[frame]);
             self.drop_free(frame);
+            return;
         }
+        self.frames[frame].waiters = self.turn(next);
+        self.waiters_free.push(first);
+        self.actions.list.push(Action::Fill { request, page, frame, fresh: true });
+        self.leave(row);
+        self.frames[frame].state = State::Filling;
+        self.frames[frame].fills = 1;
     }
 }

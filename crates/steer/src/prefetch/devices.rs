@@ -39,7 +39,7 @@ impl RememberedDevices {
         let key = DeviceKey::of_numbers(number, fstatvfs(file).ok()?.f_fsid);
         let record = self.store.load(&key).ok().flatten();
         let before = self.keys.insert(number, key);
-        assert!(before.is_none(), "the planner is told of a device once");
+        assert!(before.is_none(), "the planner gets the record of a device once");
         assert!(self.keys.len() <= FILES_MAX, "the planner has no more devices");
         record
     }

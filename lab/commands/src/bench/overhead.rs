@@ -35,7 +35,10 @@ use forerun_report::quantity::{self, read};
 use forerun_report::{Run, RunRecord};
 use forerun_sim::driver::rate;
 use rustix::fs::{Advice, fadvise};
+use rustix::time::ClockId;
 use serde::Serialize;
+
+use crate::process;
 
 /// What `bench overhead` takes.
 #[derive(clap::Args)]
@@ -77,6 +80,15 @@ enum Op {
     Read,
     /// Each is written from its start to its end, and flushed
     Write,
+}
+
+impl Op {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
 }
 
 /// Measures and prints the results.
@@ -143,9 +155,9 @@ fn measured(args: &Args, files: &[Stamped], cache: Option<&Cache>) -> Result<Ove
             Ok([begun, machine::now()])
         }
     });
-    let cpu_before = process_cpu();
+    let cpu_before = process::cpu(ClockId::ProcessCPUTime);
     let times = Steps::start_together(threads)?.into_iter().collect::<Result<Vec<_>>>()?;
-    let cpu = process_cpu().since(cpu_before);
+    let cpu = process::cpu(ClockId::ProcessCPUTime).since(cpu_before);
     let begun = times.iter().map(|own| own[0]).min().expect("a file at least");
     let ended = times.iter().map(|own| own[1]).max().expect("a file at least");
     drop(ways);
@@ -303,12 +315,6 @@ fn word(page: &[u8]) -> u64 {
     u64::from_le_bytes(page[..8].try_into().expect("8 bytes"))
 }
 
-fn process_cpu() -> Nanos {
-    use rustix::time::{ClockId, clock_gettime};
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Nanos(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
-}
-
 fn way<'a>(args: &Args, settings: &'a Settings) -> &'a str {
     if args.kernel { "kernel" } else { &settings.policy }
 }
@@ -321,7 +327,7 @@ fn cpu_of_gigabyte(measured: &OverheadResult) -> f64 {
 fn table(args: &Args, settings: &Settings, measured: &OverheadResult) -> String {
     let header = ["op", "way", "request", "MB/s", "cpu s/GB"];
     let row = vec![
-        format!("{:?}", args.op).to_lowercase(),
+        args.op.name().to_owned(),
         way(args, settings).to_owned(),
         args.request.show(),
         format!("{:.1}", rate(measured.bytes, measured.elapsed)),
@@ -348,7 +354,7 @@ fn recorded(args: &Args, engine: &Settings, measured: &OverheadResult) -> Result
     let mut settings = record::settings(engine);
     settings.push(("way", way(args, engine).to_owned()));
     let (readahead, params) = record::policy(&engine.readahead)?;
-    let (op, request) = (format!("{:?}", args.op).to_lowercase(), args.request.show());
+    let (op, request) = (args.op.name().to_owned(), args.request.show());
     let run = Run {
         readahead,
         params,

@@ -135,7 +135,7 @@ struct Virtual {
     limit_mb_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_to_limit: Option<f64>,
-    /// What a next run is told of it.
+    /// What the next run remembers of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     learnt: Option<String>,
 }

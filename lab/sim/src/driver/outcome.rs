@@ -74,7 +74,7 @@ pub struct RunOutcome {
     pub window_sizes: WindowSizes,
     /// The partitions at the end.
     pub partitions: Vec<PartitionCounts>,
-    /// What a next run is told of the device.
+    /// What the next run remembers of the device.
     pub device_record: Option<DeviceRecord>,
 }
 

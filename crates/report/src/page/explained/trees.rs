@@ -200,18 +200,14 @@ const COLOURS: [&str; 6] = [
 
 /// What a walk would gain: at most, where that is all that is known.
 fn gain(walk: &ExplainedWalk) -> Markup {
-    let is_open = walk.gain_seconds < SHOWN_MIN && walk.gain_seconds_max >= SHOWN_MIN;
     html! {
-        @if is_open {
+        @if walk.gain_is_a_bound() {
             "up to " (seconds(walk.gain_seconds_max))
         } @else {
             (seconds(walk.gain_seconds))
         }
     }
 }
-
-/// Less is no gain, in seconds.
-const SHOWN_MIN: f64 = 0.001;
 
 #[cfg(test)]
 mod tests {

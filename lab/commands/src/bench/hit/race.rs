@@ -20,7 +20,9 @@ use forerun_engine::Handle;
 use forerun_measure::steps::Steps;
 use forerun_report::quantity;
 use forerun_report::quantity::float;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
+
+use crate::process;
 
 /// The ways from memory to a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +174,7 @@ impl HitThread {
             return Ok(ThreadHits { hits: 0, wall: Nanos(0), cpu: Nanos(0) });
         }
         let (mut hits, mut sum) = (0_u64, 0_u64);
-        let (begun, begun_cpu) = (machine::now(), thread_cpu());
+        let (begun, begun_cpu) = (machine::now(), process::cpu(ClockId::ThreadCPUTime));
         let wall = loop {
             let from = usize::try_from(hits % ROUND as u64).expect("below a length");
             sum = sum.wrapping_add(batch(&self.pages[from..from + BATCH])?);
@@ -182,7 +184,7 @@ impl HitThread {
                 break passed;
             }
         };
-        let cpu = thread_cpu().since(begun_cpu);
+        let cpu = process::cpu(ClockId::ThreadCPUTime).since(begun_cpu);
         if sum != self.expected(hits, words) {
             bail!(
                 "a hit had other bytes than the file; unless somebody changed it, please report it"
@@ -218,13 +220,6 @@ pub(super) fn word(page: &[u8], offset: u64) -> u64 {
 
 fn at(offset: u64) -> usize {
     usize::try_from(offset / PAGE_BYTES as u64 % (PAGE_BYTES as u64 / 8)).expect("in a page") * 8
-}
-
-/// The processor time of this thread.
-fn thread_cpu() -> Nanos {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let part = |value: i64| u64::try_from(value).expect("processor time is not negative");
-    Nanos(part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec))
 }
 
 /// What a hit is of.
