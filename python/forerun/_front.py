@@ -71,11 +71,16 @@ def _sweep(options: dict[str, Any]) -> int:
         print(json.dumps(facts))
     else:
         kept = done.traces - done.run
-        there = f", {kept} were there" if kept else ""
-        print(f"{done.run} traces run in {done.seconds:.1f} s{there}: {done.path}")
+        there = f", {kept} already there" if kept else ""
+        print(f"{_traces(done.run)} run in {done.seconds:.1f} s{there}: {done.path}")
     if done.failed:
-        return _tell(f"{done.failed} traces failed: their rows have the `error`", 1)
+        return _tell(f"{_traces(done.failed)} failed: column `error` says why", 1)
     return 0
+
+
+def _traces(count: int) -> str:
+    """How many traces, as a person says it."""
+    return "1 trace" if count == 1 else f"{count} traces"
 
 
 def _report(options: dict[str, Any]) -> int:

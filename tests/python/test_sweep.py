@@ -289,7 +289,7 @@ def test_the_command_sweeps_and_draws(
     assert json.loads(ended.stdout)["run"] == 12
     assert rows(out) == expected
     ended = forerun_command("sweep", traces, *flags)
-    assert ended.stdout.startswith("0 traces run in ") and ", 12 were there" in ended.stdout
+    assert ended.stdout.startswith("0 traces run in ") and ", 12 already there" in ended.stdout
     ended = forerun_command("report", out, "-o", page)
     assert (ended.returncode, ended.stderr) == (0, "")
     text = page.read_text()
@@ -303,7 +303,7 @@ def test_the_command_refuses_and_fails_in_one_line(traces: Path, tmp_path: Path)
     assert ended.returncode == 2 and "the nearest is `lru`" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
     ended = forerun_command("sweep", tmp_path / "no-such", "--out", out, "--policy", "lru")
-    assert ended.returncode == 1 and "1 traces failed" in ended.stderr
+    assert ended.returncode == 1 and "1 trace failed" in ended.stderr
     ended = forerun_command("report", tmp_path, "-o", tmp_path / "a.html")
     assert ended.returncode == 2 and "has no rows of a sweep" in ended.stderr
     assert not (tmp_path / "a.html").exists()
