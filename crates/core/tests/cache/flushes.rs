@@ -330,3 +330,20 @@ fn a_writer_to_another_file_waits_as_long_as_something_may_drain() {
     let io = "fail 5: written bytes are not durable yet: errno 28; they are kept";
     assert_eq!(world.write_failed(1, 1), io);
 }
+
+#[test]
+fn a_writer_that_no_drain_can_help_fails_at_once() {
+    let mut world = World::with(8, "off", |settings| {
+        settings.dirty_pages_max = 4;
+        settings.retry_delay = Nanos(1_000);
+    });
+    world.open(1, 1, 0, 10);
+    world.write(1, 0, 3);
+    assert_eq!(world.filled(1, 0..3), "done 1, write 0..3");
+    assert_eq!(world.write_failed(0, 3), "", "they stay, and one more page is free");
+    world.through(1);
+    let busy = "fail 2: more than 4 requests wait already";
+    assert_eq!(world.write(2, 0, 2), busy, "all that is dirty waits after a failure");
+    world.dirty(3, 0, 1);
+    assert_eq!(world.write(4, 1, 1), "", "its own page is on its way");
+}

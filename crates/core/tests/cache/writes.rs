@@ -139,6 +139,26 @@ fn half_of_the_dirty_bound_starts_the_writing() {
 }
 
 #[test]
+fn a_file_holds_twice_what_is_free_at_most() {
+    #[rustfmt::skip]
+    let rows = [ // bound, dirty, a write of, begins
+        (9,  6, 1, false),
+        (10, 6, 1, true),
+        (10, 6, 2, true),
+        (10, 6, 3, false),
+        (10, 0, 10, true),
+    ];
+    for (bound, dirty, count, begins) in rows {
+        let mut world = World::with(16, "off", |settings| settings.dirty_pages_max = bound);
+        if dirty > 0 {
+            world.dirty(1, 0, dirty);
+        }
+        let came = world.write(2, 20, count);
+        assert_eq!(came.contains("fill"), begins, "{count} beside {dirty} of {bound}: {came}");
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_written_throttles_no_other_files_writers() {
     let mut world = World::with(64, "off", |settings| {
         settings.dirty_pages_max = 48;
@@ -176,6 +196,24 @@ fn a_file_that_cannot_be_written_throttles_no_other_files_writers() {
 }
 
 #[test]
+fn a_writer_waits_for_what_is_being_written_though_another_part_failed() {
+    let mut world = World::with(32, "off", |settings| {
+        settings.dirty_pages_max = 16;
+        settings.request_pages_max = 4;
+        settings.retry_delay = Nanos(1_000);
+    });
+    world.write(1, 0, 9);
+    assert_eq!(world.filled(1, 0..9), "done 1, write 0..4, write 4..8, write 8..9");
+    assert_eq!(world.write_failed(0, 4), "");
+    assert_eq!(world.write(2, 20, 8), "", "five pages are still on their way");
+    world.written(8, 1);
+    assert_eq!(world.cancel(2), "fail 2: cancelled");
+    world.write(3, 20, 8);
+    let kept = world.written(4, 4);
+    assert!(kept.contains("fail 3: written bytes are not durable yet"), "{kept}");
+}
+
+#[test]
 fn after_a_failure_the_delay_doubles_up_to_a_bound() {
     let mut world = World::with(8, "off", |settings| settings.retry_delay = Nanos(10));
     world.dirty(1, 0, 1);
@@ -209,6 +247,16 @@ fn a_page_that_is_old_is_written_and_synced_without_a_flush() {
     assert_eq!(world.written(4, 1), "sync");
     assert_eq!(world.synced(0), "");
     assert_eq!((world.cache.writeback_due(), world.cache.dirty_pages()), (None, 0));
+}
+
+#[test]
+fn a_page_that_is_being_filled_has_no_time_to_be_written() {
+    let mut world = World::with(8, "off", |settings| settings.dirty_age_max = Nanos(100));
+    world.dirty(1, 0, 1);
+    world.write(2, 0, 1);
+    assert_eq!(world.cache.writeback_due(), None, "its copy ends first");
+    world.filled(2, 0..1);
+    assert_eq!(world.cache.writeback_due(), Some(Nanos(100)));
 }
 
 #[test]
