@@ -73,7 +73,8 @@ pub struct Place {
 }
 
 /// Replays the readers of `workload`, slots of one list of requests at `pace`, on `places`, one for
-/// each file, with writes where `access` says so; `progress` receives the count of requests that are answered from time to time.
+/// each file, with writes where `access` says so. `progress` receives the count of what is answered
+/// from time to time.
 ///
 /// # Panics
 /// There are no places.
