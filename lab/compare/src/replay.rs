@@ -139,18 +139,8 @@ fn measure(
     ]))?;
     let log = out.join(format!("{}.strace", NAMES[at]));
     let mut command = Command::new("strace");
-    command.args([
-        "-f",
-        "--seccomp-bpf",
-        "-ttt",
-        "-y",
-        "-s",
-        "0",
-        "-e",
-        "trace=pread64,preadv,preadv2,read",
-        "-o",
-    ]);
-    command.arg(&log);
+    command.args(["-f", "--seccomp-bpf", "-ttt", "-y", "-s", "0"]);
+    command.args(["-e", "trace=pread64,preadv,preadv2,read", "-o"]).arg(&log);
     if NAMES[at] == "forerun" {
         command.arg(forerun).arg("replay").arg(trace).arg("--on").arg(file);
         command.args(["--threads", "8", "--cache", "4M", "--json"]);

@@ -328,11 +328,14 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
+    use forerun_sim::schedule;
+    use forerun_sim::trace::Request;
+
     use super::*;
 
     fn access(due: u64) -> Access {
-        let request = forerun_sim::trace::Request::blocks(1, 0, 4_096).unwrap().unwrap();
-        forerun_sim::schedule::access(&request, 0, Nanos(due))
+        let request = Request::blocks(1, 0, 4_096).unwrap().unwrap();
+        schedule::access(&request, 0, Nanos(due))
     }
 
     #[test]
@@ -342,7 +345,7 @@ mod tests {
         let list = (0..REQUESTS).map(|at| access(at * 50));
         let made = Mutex::new(Vec::new());
         thread::scope(|scope| {
-            for mut slot in forerun_sim::schedule::slots(list, 8) {
+            for mut slot in schedule::slots(list, 8) {
                 let (turns, made) = (&turns, &made);
                 scope.spawn(move || {
                     while let Some((access, turn)) = turns.take(&mut slot) {

@@ -62,8 +62,8 @@ pub(super) fn run(
     let mut scheduled = plan.layout.scheduled(&plan.source, &plan.reading, slots)?;
     let workload = std::mem::take(&mut scheduled.workload);
     let progress = output::progress(plan.layout.requests - plan.left_out(args), case.policy);
-    let scheduled_at = (workload, plan.pace);
-    let replayed = replay::run((places, access), scheduled_at, settings, &mut |count| {
+    let paced = (workload, plan.pace);
+    let replayed = replay::run((places, access), paced, settings, &mut |count| {
         progress.set_position(count);
     });
     progress.finish_and_clear();
