@@ -147,6 +147,13 @@ pub enum WriteError {
         /// The number of frames.
         capacity: u32,
     },
+    /// Files whose store fails hold all pages that may be dirty: no room until a flush of theirs
+    /// succeeds or they are closed.
+    #[error("all {bound} pages that may be dirty belong to files whose store fails")]
+    DirtyFull {
+        /// The pages that may be dirty.
+        bound: u32,
+    },
     /// Too many requests at once. Try again.
     #[error("too many requests at once: at most {bound} {what}")]
     Busy {
@@ -176,7 +183,9 @@ impl WriteError {
             Self::ReadOnly | Self::Closed => EBADF,
             Self::TooLong => EFBIG,
             Self::Changed => ESTALE,
-            Self::Pinned | Self::NoFrames { .. } | Self::Busy { .. } => EAGAIN,
+            Self::Pinned | Self::NoFrames { .. } | Self::DirtyFull { .. } | Self::Busy { .. } => {
+                EAGAIN
+            }
             Self::Core(error) => error.errno(),
         }
     }
@@ -185,6 +194,7 @@ impl WriteError {
     pub(crate) fn of(error: event::Error, page_bytes: u32) -> Self {
         match error {
             event::Error::Writeback { errno } => Self::Writeback { errno },
+            event::Error::DirtyFull { bound } => Self::DirtyFull { bound },
             error => ReadError::of(error, page_bytes).into(),
         }
     }
@@ -334,6 +344,8 @@ mod tests {
             assert_eq!((found.errno(), &found), (errno, &expected));
             assert!(!found.to_string().contains('\n'));
         }
+        let full = WriteError::of(event::Error::DirtyFull { bound: 4 }, 4096);
+        assert_eq!((full.errno(), full), (11, WriteError::DirtyFull { bound: 4 }));
         assert_eq!(ReadError::Closed.errno(), 9);
         assert_eq!(OpenError::Closed.errno(), 9);
         assert_eq!(OpenError::Files { bound: 1 }.errno(), 23);

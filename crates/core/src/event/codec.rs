@@ -423,6 +423,7 @@ fn error_numbers(error: Error) -> (u64, u64, u64) {
         Error::Busy { bound } => (6, bound.into(), 0),
         Error::TooLarge { pages, bound } => (7, pages.into(), bound.into()),
         Error::Cancelled => (8, 0, 0),
+        Error::DirtyFull { bound } => (9, bound.into(), 0),
     }
 }
 

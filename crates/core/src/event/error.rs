@@ -45,6 +45,11 @@ pub enum Error {
         /// The setting that bounds it.
         bound: u32,
     },
+    /// Files whose store fails hold all pages that may be dirty, so waiting makes no room.
+    DirtyFull {
+        /// The pages that may be dirty.
+        bound: u32,
+    },
     /// The request itself is larger than the cache can ever hold at once.
     TooLarge {
         /// Its pages.
@@ -64,7 +69,7 @@ impl Error {
             Self::Store { errno, .. } | Self::Writeback { errno } => errno,
             Self::PastEnd { .. } | Self::TooLarge { .. } => EINVAL,
             Self::Changed { .. } => ESTALE,
-            Self::NoFrames { .. } | Self::Busy { .. } => EAGAIN,
+            Self::NoFrames { .. } | Self::Busy { .. } | Self::DirtyFull { .. } => EAGAIN,
             Self::Cancelled => ECANCELED,
         }
     }
@@ -87,6 +92,9 @@ impl fmt::Display for Error {
                 write!(f, "no frame came free: all {capacity} are held, dirty or in flight")
             }
             Self::Busy { bound } => write!(f, "more than {bound} requests wait already"),
+            Self::DirtyFull { bound } => {
+                write!(f, "all {bound} pages that may be dirty belong to files whose store fails")
+            }
             Self::TooLarge { pages, bound } => {
                 write!(f, "a request of {pages} pages; at most {bound} fit")
             }

@@ -342,8 +342,8 @@ fn a_writer_that_no_drain_can_help_fails_at_once() {
     assert_eq!(world.filled(1, 0..3), "done 1, write 0..3");
     assert_eq!(world.write_failed(0, 3), "", "they stay, and one more page is free");
     world.through(1);
-    let busy = "fail 2: more than 4 requests wait already";
-    assert_eq!(world.write(2, 0, 2), busy, "all that is dirty waits after a failure");
+    let full = "fail 2: all 4 pages that may be dirty belong to files whose store fails";
+    assert_eq!(world.write(2, 0, 2), full, "all that is dirty waits after a failure");
     world.dirty(3, 0, 1);
     assert_eq!(world.write(4, 1, 1), "", "its own page is on its way");
 }

@@ -93,6 +93,8 @@ fn every_error_has_its_errno_and_its_line() {
             "more than 3 requests wait already"),
         (Error::TooLarge { pages: 4, bound: 3 }, 22,
             "a request of 4 pages; at most 3 fit"),
+        (Error::DirtyFull { bound: 3 }, 11,
+            "all 3 pages that may be dirty belong to files whose store fails"),
         (Error::Cancelled, 125, "cancelled"),
     ];
     for (error, errno, text) in rows {
@@ -128,7 +130,7 @@ fn actions_are_recorded_field_by_field() {
     let outcomes = PrefetchOutcomes { used: 1, late: 2, wasted: 3, failed: 4 };
     let publish = Action::Publish { page: id, frame, generation: 8, marker: true };
     #[rustfmt::skip] // A table test: add a row, not a function.
-    let rows: [(Action, &[u8]); 22] = [
+    let rows: [(Action, &[u8]); 23] = [
         (Action::Serve { request, page, frame },                       &[1, 9, 172, 2, 4]),
         (Action::Fill { request, page, frame, fresh: false },          &[2, 9, 172, 2, 4, 0]),
         (Action::Fill { request, page, frame, fresh: true },           &[2, 9, 172, 2, 4, 1]),
@@ -145,6 +147,7 @@ fn actions_are_recorded_field_by_field() {
         (fail(Error::Busy { bound: 7 }),                               &[8, 9, 6, 7, 0]),
         (fail(Error::TooLarge { pages: 8, bound: 7 }),                 &[8, 9, 7, 8, 7]),
         (fail(Error::Cancelled),                                       &[8, 9, 8, 0, 0]),
+        (fail(Error::DirtyFull { bound: 7 }),                          &[8, 9, 9, 7, 0]),
         (publish,                                                      &[9, 2, 172, 2, 4, 8, 1]),
         (Action::Retract { frame, gone: true },                        &[10, 4, 1]),
         (Action::Retract { frame, gone: false },                       &[10, 4, 0]),

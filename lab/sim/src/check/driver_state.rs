@@ -329,6 +329,7 @@ impl Driver for DriverState {
             Error::Busy { .. } => "busy",
             Error::TooLarge { .. } => "too large",
             Error::Cancelled => "cancelled",
+            Error::DirtyFull { .. } => "dirty pages full",
             _ => "an error of a kind that this check does not know",
         });
     }

@@ -202,7 +202,7 @@ impl Cache {
         let own = &self.file(file).writes;
         let alone = own.pages == 0 && own.promised == 0 && count > free;
         let none_moves = self.promised == 0 && self.dirty_files.iter().all(|&file| idle(file));
-        (alone && none_moves).then_some(Error::Busy { bound })
+        (alone && none_moves).then_some(Error::DirtyFull { bound })
     }
 
     /// Forgets a write or a change that has not begun; returns whether there was one.
