@@ -4,7 +4,8 @@
 
 needs the wheel, aiohttp, and `cargo build --release -p forerun-compare` for the server, which adds a latency
 to each request and a cap to each connection. Runs are interleaved, each row a median of rounds,
-with the fastest and the slowest. Writes ``summary.md`` and ``runs.json`` to DIR.
+with the fastest and the slowest. The rows `bytes` read whole files of 256 MiB from memory: what
+they tell is the bytes fetched for each one wanted. obstore is a row where it is installed. Writes ``summary.md`` and ``runs.json`` to DIR.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ import fsspec
 import fsspec.caching
 
 import forerun
+
+try:
+    import obstore
+except ImportError:
+    obstore = None
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "python"))
 from range_server import RangeServer, pattern
@@ -125,6 +131,35 @@ def download(server: RangeServer, size: int, connections: int) -> dict:
     return result(seconds, size, counts["bytes"], counts["requests"])
 
 
+def obstore_reader(server: RangeServer, size: int) -> dict:
+    """64 KiB reads in order by obstore's buffered reader, as it is."""
+    store = obstore.store.HTTPStore.from_url(server.url, client_options={"allow_http": True})
+    server.reset()
+    begun = time.perf_counter()
+    reader = obstore.open_reader(store, "file")
+    got = 0
+    while data := reader.read(64 << 10):
+        got += len(data)
+    seconds = time.perf_counter() - begun
+    assert got == size
+    counts = server.counts()
+    return result(seconds, size, counts["bytes"], counts["requests"])
+
+
+def whole_files(cursors: int, order: str) -> dict:
+    """256 MiB in memory by `cursors` readers, each to the end of its part."""
+    data = random.Random(3).randbytes(16 * MIB) * 16
+    each = len(data) // cursors // (64 << 10) * (64 << 10)
+    size = cursors * each
+    made = fsspec.caching.caches["forerun"](5 * MIB, lambda start, end: data[start:end], size)
+    begun = time.perf_counter()
+    for at, count in turns(cursors, each, 64 << 10, order):
+        made._fetch(at, at + count)
+    seconds = time.perf_counter() - begun
+    counts = made.report().as_dict()
+    return result(seconds, size, counts["bytes_fetched"], counts["requests"])
+
+
 def memory(cache: str, size: int) -> dict:
     """64 KiB reads in order from a fetcher in memory."""
     data = random.Random(3).randbytes(16 * MIB) * (size // (16 * MIB))
@@ -152,6 +187,7 @@ def rows(quick: bool) -> Iterator[tuple[str, int, list[tuple[str, Callable[[Any]
         [
             ("download", lambda server: download(server, size, CONNECTIONS)),
             ("forerun", through("forerun", 5 * MIB, whole)),
+            *([("obstore", lambda server: obstore_reader(server, size))] if obstore else []),
             *(
                 (name, through(name, 5 * MIB, whole))
                 for name in ("readahead", "background", "adaptive")
@@ -187,6 +223,13 @@ def rows(quick: bool) -> Iterator[tuple[str, int, list[tuple[str, Callable[[Any]
             ("none", through("none", 5 * MIB, spots)),
         ],
     )
+    for cursors in (2, 3, 10, 13, 40, 57, 200):
+        orders = ("turns", "random")
+        yield (
+            f"bytes, {cursors} readers",
+            0,
+            [(o, lambda _, n=cursors, o=o: whole_files(n, o)) for o in orders],
+        )
     yield (
         "in memory",
         0,
@@ -220,9 +263,10 @@ def main() -> None:
             speeds = sorted(result["mb_per_second"] for result in results)
             last = results[-1]
             requests = last["requests"]
+            bytes_each = statistics.median(run["fetched"] / run["wanted"] for run in results)
             line = (
                 f"| {name} | {label} | {statistics.median(speeds):.1f} | "
-                f"{speeds[0]:.1f} to {speeds[-1]:.1f} | {last['fetched'] / last['wanted']:.3f} | "
+                f"{speeds[0]:.1f} to {speeds[-1]:.1f} | {bytes_each:.3f} | "
                 f"{requests} | {last['wanted'] / requests / MIB if requests else 0:.2f} MiB |"
             )
             lines.append(line)
