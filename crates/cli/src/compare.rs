@@ -288,7 +288,8 @@ impl Args {
 }
 
 impl FirstRun {
-    fn bytes(&self) -> u64 {
+    /// The sizes of all its files; of these it may have read a part.
+    fn file_bytes(&self) -> u64 {
         self.files.iter().map(|ReadFile { bytes, .. }| bytes).sum()
     }
 }

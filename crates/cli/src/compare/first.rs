@@ -11,12 +11,12 @@ use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::note;
 use forerun_console::{interrupt, output};
 use forerun_core::units::Nanos;
-use forerun_report::quantity::{self, seconds};
+use forerun_report::quantity::seconds;
 use forerun_steer::StartError;
 use forerun_steer::compare::{Changes, ReadFile, TraceError, Traced, timed, trace};
 use serde_json::Value;
 
-use super::text::{Unit, files};
+use super::text::{Unit, files, together};
 use super::{Args, FindBy, Folder};
 
 /// What the first run told.
@@ -140,11 +140,10 @@ impl FirstRun {
     /// Says what was found out.
     fn tell(&self, args: &Args) {
         let name = args.words[0].display();
-        let (read, bytes) = (files(self.files.len() as u64), quantity::bytes(self.bytes()));
+        let opened = together(self.files.len() as u64, self.file_bytes());
         let time = seconds(self.time);
         let time = Unit::of(time).show(time);
-        let time = time.trim();
-        note(&format!("first run, {time}, not counted: {name} reads {read} of {bytes}"));
+        note(&format!("first run, {time}, not counted: {name} opens {opened}"));
         if self.files_left_out > 0 {
             note(&format!("{} more are not evicted: too many", files(self.files_left_out)));
         }

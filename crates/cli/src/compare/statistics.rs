@@ -1,67 +1,44 @@
-//! The figures of a comparison: means with their spread, ratios with theirs, outliers.
+//! The figures of a comparison: medians and ends, ratios round by round, outliers.
 //!
 //! # Invariants
 //! - Nothing is left out for being far off: an outlier is said.
+//! - A ratio is of two runs of one round, which had the same neighbours on the machine.
 //! # Sources
-//! - Spread of a ratio: the propagation of independent errors, to the first order.
 //! - Outliers: B. Iglewicz and D. Hoaglin, *How to Detect and Handle Outliers*, 1993: the distance
 //!   from the median in median absolute deviations. hyperfine's threshold, of ten deviations.
 
-use forerun_report::quantity::float;
-use forerun_report::{Summary, mean};
-use serde::Serialize;
+use forerun_report::Summary;
 
-/// The times of a way, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Times {
-    pub(super) mean: f64,
-    /// The standard deviation of the sample; none of a single run.
-    pub(super) stddev: Option<f64>,
-    pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
-}
-
-/// How many times as fast a way is, by the means.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// How many times as fast a way is.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ratio {
-    pub(super) ratio: f64,
-    /// None of single runs.
-    pub(super) spread: Option<f64>,
-}
-
-impl Times {
-    /// Of `seconds`, at least one.
-    pub(super) fn of(seconds: &[f64]) -> Self {
-        let Summary { median, min, max } = Summary::of(seconds.iter().copied());
-        let mean = mean(seconds);
-        let squares: f64 = seconds.iter().map(|one| (one - mean).powi(2)).sum();
-        let freedom = float(seconds.len() as u64) - 1.0;
-        let stddev = (seconds.len() > 1).then(|| (squares / freedom).sqrt());
-        Self { mean, stddev, median, min, max }
-    }
-
-    /// How many times as fast this is as `other`.
-    pub(super) fn ratio_to(&self, other: &Self) -> Ratio {
-        let ratio = other.mean / self.mean;
-        let part = |times: &Self| Some((times.stddev? / times.mean).powi(2));
-        let spread = part(self).zip(part(other)).map(|(own, others)| ratio * (own + others).sqrt());
-        Ratio { ratio, spread }
-    }
+    /// Of the rounds.
+    pub(super) times: Summary,
+    pub(super) rounds: usize,
 }
 
 impl Ratio {
-    /// Whether the spread leaves open which is faster.
-    pub(super) fn is_open(&self) -> bool {
-        self.spread.is_none_or(|spread| (self.ratio - 1.0).abs() <= spread)
+    /// How many times as fast as `alone` a way of `seconds` is; both have a time for each round.
+    pub(super) fn of(alone: &[f64], seconds: &[f64]) -> Self {
+        Self { times: Summary::of_ratios(alone, seconds), rounds: seconds.len() }
     }
+
+    /// Whether the rounds leave open which is faster.
+    pub(super) fn is_open(&self) -> bool {
+        self.rounds == 1 || (self.times.min <= 1.0 && 1.0 <= self.times.max)
+    }
+}
+
+/// The median of `samples`, at least one.
+pub(super) fn median(samples: impl IntoIterator<Item = f64>) -> f64 {
+    Summary::of(samples).median
 }
 
 /// How many of `seconds` are far off; none of a few, whose usual distance is not known.
 pub(super) fn outliers(seconds: &[f64]) -> usize {
-    let median = Summary::of(seconds.iter().copied()).median;
-    let distances: Vec<f64> = seconds.iter().map(|one| (one - median).abs()).collect();
-    let usual = Summary::of(distances.iter().copied()).median * DEVIATION_OF_MEDIAN;
+    let middle = median(seconds.iter().copied());
+    let distances: Vec<f64> = seconds.iter().map(|one| (one - middle).abs()).collect();
+    let usual = median(distances.iter().copied()) * DEVIATION_OF_MEDIAN;
     let is_known = usual > 0.0 && seconds.len() >= RUNS_MIN;
     let is_far = |distance: &&f64| is_known && **distance > usual * FAR;
     distances.iter().filter(is_far).count()
@@ -78,29 +55,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_have_the_spread_of_a_sample() {
-        let times = Times::of(&[1.0, 2.0, 3.0, 6.0]);
-        assert_eq!((times.mean, times.median, times.min, times.max), (3.0, 2.5, 1.0, 6.0));
-        assert!((times.stddev.unwrap() - (14.0_f64 / 3.0).sqrt()).abs() < 1e-12);
-        assert_eq!(Times::of(&[2.0]).stddev, None);
-    }
-
-    #[test]
-    fn a_ratio_is_open_where_its_spread_reaches_one() {
-        let times = |mean, stddev| Times { mean, stddev, median: mean, min: mean, max: mean };
+    fn a_ratio_is_of_rounds_and_open_where_they_disagree() {
         #[rustfmt::skip]
-        let rows = [ // mean and deviation, of the other, ratio, spread, open
-            (1.0, Some(0.1),  3.0, Some(0.3),  3.0, Some(3.0 * 0.02_f64.sqrt()), false),
-            (1.0, Some(0.1),  1.0, Some(0.1),  1.0, Some(0.02_f64.sqrt()), true),
-            (2.0, Some(0.0),  1.0, Some(0.0),  0.5, Some(0.0), false),
-            (1.0, None,       3.0, None,       3.0, None, true),
+        let rows = [ // alone, the way, median and ends, open
+            (&[3.0, 3.0, 3.0][..], &[1.0, 1.5, 1.0][..], [3.0, 2.0, 3.0], false),
+            // A slow hour is slow for both, and their ratio stays.
+            (&[2.0, 20.0], &[1.0, 10.0], [2.0, 2.0, 2.0], false),
+            (&[1.0, 1.0, 1.0], &[2.0, 4.0, 2.0], [0.5, 0.25, 0.5], false),
+            (&[1.0, 3.0], &[1.0, 2.0], [1.25, 1.0, 1.5], true),
+            (&[3.0], &[1.0], [3.0, 3.0, 3.0], true),
         ];
-        for (mean, stddev, other, others, ratio, spread, is_open) in rows {
-            let found = times(mean, stddev).ratio_to(&times(other, others));
-            assert!((found.ratio - ratio).abs() < 1e-12, "{found:?}");
-            assert_eq!(found.spread.is_some(), spread.is_some(), "{found:?}");
-            let apart = found.spread.unwrap_or(0.0) - spread.unwrap_or(0.0);
-            assert!(apart.abs() < 1e-12, "{found:?}");
+        for (alone, seconds, [median, min, max], is_open) in rows {
+            let found = Ratio::of(alone, seconds);
+            assert_eq!(found.times, Summary { median, min, max });
             assert_eq!(found.is_open(), is_open, "{found:?}");
         }
     }

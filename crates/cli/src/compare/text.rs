@@ -1,4 +1,4 @@
-//! A comparison as text, as hyperfine prints one, and as JSON.
+//! A comparison as text and as JSON.
 //!
 //! # Invariants
 //! - What was not cold, or cannot be known to have been, is said below the figures.
@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use forerun_report::mean;
+use forerun_report::Summary;
 use forerun_report::quantity::{self, ratio, seconds};
 use forerun_steer::compare::{Kept, KeptReason, TimedRun};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::statistics::{Ratio, Times, outliers};
+use super::statistics::{Ratio, median, outliers};
 use super::{Args, Comparison, FindBy, Way};
 
 impl Way {
@@ -20,38 +20,42 @@ impl Way {
         self.runs.iter().map(|run| seconds(run.time)).collect()
     }
 
-    fn mean_of(&self, what: fn(&TimedRun) -> f64) -> f64 {
-        mean(&self.runs.iter().map(what).collect::<Vec<_>>())
+    fn median_of(&self, what: fn(&TimedRun) -> f64) -> f64 {
+        median(self.runs.iter().map(what))
     }
 
     fn user(&self) -> f64 {
-        self.mean_of(|run| seconds(run.user))
+        self.median_of(|run| seconds(run.user))
     }
 
     fn system(&self) -> f64 {
-        self.mean_of(|run| seconds(run.system))
+        self.median_of(|run| seconds(run.system))
     }
 
     fn device_bytes(&self) -> f64 {
-        self.mean_of(|run| quantity::float(run.device_bytes))
+        self.median_of(|run| quantity::float(run.device_bytes))
     }
 
     /// What a run read from devices, as text; nothing where the kernel counts none.
     fn device(&self) -> Option<String> {
-        let sum: u64 = self.runs.iter().map(|run| run.device_bytes).sum();
-        (sum > 0).then(|| quantity::bytes(sum / self.runs.len() as u64))
+        let mut counts: Vec<u64> = self.runs.iter().map(|run| run.device_bytes).collect();
+        counts.sort_unstable();
+        let middle = counts[counts.len() / 2];
+        (middle > 0).then(|| format!("{} read from devices", quantity::bytes(middle)))
     }
 }
 
 /// The comparison as text.
 pub(super) fn text(args: &Args, comparison: &Comparison) -> String {
-    let mut text = String::new();
     let words: Vec<_> = args.words.iter().map(|word| word.to_string_lossy()).collect();
     let program = forerun_console::failure::plain(&words.join(" "));
-    for (at, way) in comparison.ways.iter().enumerate() {
-        let _ = writeln!(text, "Benchmark {}, {}: {program}", at + 1, way.name);
-        text += &figures(way);
-    }
+    let runs = match args.runs {
+        1 => "1 run of each way".to_owned(),
+        runs => format!("{runs} runs of each way, in turns: median (min to max)"),
+    };
+    let mut text = format!("{program}\n{runs}\n\n");
+    text += &figures(&comparison.ways);
+    text += "\n";
     text += &summary(&comparison.ways);
     text += "\n";
     for line in cold(args, comparison) {
@@ -61,71 +65,73 @@ pub(super) fn text(args: &Args, comparison: &Comparison) -> String {
     text
 }
 
-fn figures(way: &Way) -> String {
-    let all = way.seconds();
-    let Times { mean, stddev, median, min, max } = Times::of(&all);
-    let unit = Unit::of(mean);
-    let show = |value: f64| unit.show(value);
-    let mean_line = match stddev {
-        Some(stddev) => {
-            let title = "Time (mean \u{b1} \u{3c3}):";
-            format!("  {title:20} {} \u{b1} {}", show(mean), show(stddev))
-        }
-        None => format!("  {:20} {}            ", "Time:", show(mean)),
+/// A line for each way, its columns under those of the others.
+fn figures(ways: &[Way]) -> String {
+    let cells = |way: &Way| {
+        let [user, system] = [way.user(), way.system()].map(|one| Unit::of(one).show(one));
+        let (user, system) = (format!("user {user}"), format!("system {system}"));
+        let device = way.device().unwrap_or_default();
+        [way.name.to_owned(), time(&way.seconds()), user, system, device]
     };
-    let (user, system) = (show(way.user()), show(way.system()));
-    let mut text = format!("{mean_line}    [User: {}, System: {}]\n", user.trim(), system.trim());
-    if all.len() > 1 {
-        let title = "Range (min \u{2026} max):";
-        let runs = all.len();
-        let _ = writeln!(text, "  {title:20} {} \u{2026} {}    {runs} runs", show(min), show(max));
-        let _ = writeln!(text, "  {:20} {}", "Median:", show(median));
+    let lines: Vec<[String; 5]> = ways.iter().map(cells).collect();
+    let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for line in &lines {
+        let cells = line.iter().enumerate();
+        let cells = cells.map(|(column, cell)| format!("{cell:<0$}", width(column)));
+        text += cells.collect::<Vec<_>>().join("   ").trim_end();
+        text += "\n";
     }
-    if let Some(device) = way.device() {
-        let _ = writeln!(text, "  {:20} {device:>10} read", "Device:");
+    for way in ways {
+        let far = outliers(&way.seconds());
+        if far > 0 {
+            let (name, runs) = (way.name, if far == 1 { "run is" } else { "runs are" });
+            let _ = writeln!(
+                text,
+                "warning: {name}: {far} {runs} far off the others: did another program use the \
+                 device?"
+            );
+        }
     }
-    let far = outliers(&all);
-    if far > 0 {
-        let runs = if far == 1 { "run is" } else { "runs are" };
-        let _ = writeln!(
-            text,
-            "\n  Warning: {far} {runs} far off the others: did another program use the device?"
-        );
-    }
-    text + "\n"
+    text
+}
+
+/// The times of a way: their median and ends, where there is more than one.
+fn time(all: &[f64]) -> String {
+    let summary = Summary::of(all.iter().copied());
+    let unit = Unit::of(summary.median);
+    if all.len() == 1 { unit.show(summary.median) } else { unit.summary(summary) }
 }
 
 fn summary(ways: &[Way]) -> String {
-    let mut text = "Summary\n".to_owned();
+    let mut text = String::new();
     for (way, ratio) in ratios(ways) {
-        let Ratio { ratio: times, spread } = ratio;
-        let spread = spread.map_or(String::new(), |spread| format!(" \u{b1} {spread:.2}"));
-        let name = way.name;
-        let _ = if ratio.is_open() {
-            let why =
-                if spread.is_empty() { "one run tells no spread" } else { "within the spread" };
-            writeln!(text, "  {name}: {times:.2}{spread} times as fast as alone; {why}")
-        } else {
-            writeln!(text, "  {name}: {times:.2}{spread} times as fast as alone")
+        let (name, Ratio { times, rounds }) = (way.name, ratio);
+        let figure = if rounds == 1 { format!("{:.2}", times.median) } else { times.show(2) };
+        let doubt = match (rounds, ratio.is_open()) {
+            (1, _) => "; one run tells no spread",
+            (_, true) => "; within the spread",
+            (_, false) => "",
         };
+        let _ = writeln!(text, "{name} is {figure} times as fast as alone{doubt}");
     }
     text
 }
 
 /// How many times as fast as the first way the others are.
 fn ratios(ways: &[Way]) -> impl Iterator<Item = (&Way, Ratio)> {
-    let alone = Times::of(&ways[0].seconds());
-    ways[1..].iter().map(move |way| (way, Times::of(&way.seconds()).ratio_to(&alone)))
+    let alone = ways[0].seconds();
+    ways[1..].iter().map(move |way| (way, Ratio::of(&alone, &way.seconds())))
 }
 
 /// How cold the runs were.
 fn cold(args: &Args, comparison: &Comparison) -> Vec<String> {
     let Comparison { first, eviction, .. } = comparison;
-    let (read, bytes) = (files(eviction.files), quantity::bytes(eviction.bytes));
+    let opened = together(eviction.files, eviction.bytes);
     let mut lines = vec![if args.drop_caches {
-        format!("cold     the machine's page cache was emptied before each run: {read} of {bytes}")
+        format!("cold     the machine's page cache was emptied before each run; {opened}")
     } else {
-        format!("cold     {read} of {bytes} evicted before each run")
+        format!("cold     {opened}, evicted before each run")
     }];
     for (why, kept) in by_reason(&eviction.kept) {
         let bytes: u64 = kept.iter().map(|kept| kept.bytes).sum();
@@ -170,6 +176,12 @@ fn cold(args: &Args, comparison: &Comparison) -> Vec<String> {
     lines.iter().map(|line| forerun_console::failure::plain(line)).collect()
 }
 
+/// `count` files and their sizes, in words.
+pub(super) fn together(count: u64, bytes: u64) -> String {
+    let (files, bytes) = (files(count), quantity::bytes(bytes));
+    if count == 1 { format!("{files}, {bytes}") } else { format!("{files}, {bytes} together") }
+}
+
 /// `count` files, in words.
 pub(super) fn files(count: u64) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{} files", quantity::count(count)) }
@@ -204,14 +216,24 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    pub(super) fn of(mean: f64) -> Self {
-        if mean < 1.0 { Self::Millis } else { Self::Seconds }
+    pub(super) fn of(seconds: f64) -> Self {
+        if seconds < 1.0 { Self::Millis } else { Self::Seconds }
     }
 
-    pub(super) fn show(self, value: f64) -> String {
+    pub(super) fn show(self, seconds: f64) -> String {
         match self {
-            Self::Millis => format!("{:7.1} ms", value * 1e3),
-            Self::Seconds => format!("{value:7.3} s"),
+            Self::Millis => format!("{:.1} ms", seconds * 1e3),
+            Self::Seconds => format!("{seconds:.3} s"),
+        }
+    }
+
+    fn summary(self, Summary { median, min, max }: Summary) -> String {
+        match self {
+            Self::Millis => {
+                let [median, min, max] = [median, min, max].map(|one| one * 1e3);
+                Summary { median, min, max }.show(1) + " ms"
+            }
+            Self::Seconds => Summary { median, min, max }.show(3) + " s",
         }
     }
 }
@@ -221,12 +243,10 @@ pub(super) fn record(args: &Args, comparison: &Comparison) -> impl Serialize {
     let Comparison { first, eviction, ways, learned_entries } = comparison;
     let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
     let way = |way: &Way| {
-        let Times { mean, stddev, median, min, max } = Times::of(&way.seconds());
+        let Summary { median, min, max } = Summary::of(way.seconds());
         json!({
             "way": way.name,
             "command": way.words.iter().map(text).collect::<Vec<_>>(),
-            "mean_seconds": mean,
-            "stddev_seconds": stddev,
             "median_seconds": median,
             "min_seconds": min,
             "max_seconds": max,
@@ -239,7 +259,10 @@ pub(super) fn record(args: &Args, comparison: &Comparison) -> impl Serialize {
     };
     let ratio = |(way, ratio): (&Way, Ratio)| {
         json!({
-            "way": way.name, "times_as_fast": ratio.ratio, "spread": ratio.spread,
+            "way": way.name,
+            "times_as_fast": ratio.times.median,
+            "times_as_fast_min": ratio.times.min,
+            "times_as_fast_max": ratio.times.max,
             "is_open": ratio.is_open(),
         })
     };
@@ -254,7 +277,7 @@ pub(super) fn record(args: &Args, comparison: &Comparison) -> impl Serialize {
         "first": {
             "seconds": seconds(first.time),
             "files": first.files.len(),
-            "bytes": first.bytes(),
+            "file_bytes": first.file_bytes(),
             "files_left_out": first.files_left_out,
             "found_by": if first.found_by == FindBy::Calls { "calls" } else { "samples" },
             "change": first.change,
