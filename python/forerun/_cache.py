@@ -13,6 +13,7 @@ from typing import Any, ClassVar, overload
 
 from fsspec.caching import BaseCache, register_cache
 
+from forerun import _hosts
 from forerun._forerun import clear_frames
 from forerun._memory import LEAST, Memory
 from forerun._pool import Pool
@@ -69,6 +70,9 @@ class ForerunCache(BaseCache):
         The policy, as ``forerun sim --list-policies`` names them.
     retries:
         How often a fetch is made again that a server or a network failed for the moment.
+    remember:
+        Whether what is seen of the store's host is used for its next files, and kept for the
+        user's next processes.
     """
 
     # Of a file with options, they are in its name: see `_travel.py`.
@@ -93,6 +97,7 @@ class ForerunCache(BaseCache):
         request: int | str = 9 << 18,
         readahead: str = _READAHEAD,
         retries: int = RETRIES,
+        remember: bool = True,
         **unknown: object,
     ) -> None:
         self._session: Session | None = None
@@ -104,7 +109,10 @@ class ForerunCache(BaseCache):
         self._request = _bytes("request", request, 64 << 10, 1 << 30)
         self._connections = _count("connections", connections, 256)
         self._retries = _count("retries", retries, RETRIES, least=0)
-        given = (memory, connections, request, readahead, retries)
+        if not isinstance(remember, bool):
+            raise OptionError(f"remember={remember!r}: True or False is needed")
+        self._remember = remember
+        given = (memory, connections, request, readahead, retries, remember)
         named = zip(_OPTIONS.items(), given, strict=True)
         changed = tuple((option, now) for (option, usual), now in named if now != usual)
         self.name = CacheName.of(changed)  # type: ignore[misc]
@@ -197,8 +205,9 @@ class ForerunCache(BaseCache):
         try:
             options = (grant.size, self._request, self._connections, self._readahead)
             counts = self._counted
+            host = _hosts.hosts.of(self.fetcher) if self._remember else None
             session = Session(
-                self.fetcher, self.size, options, _pool, counts, grant, self._in_flight
+                self.fetcher, self.size, options, _pool, counts, grant, self._in_flight, host
             )
             self._in_flight.session = weakref.ref(session)
             self._session = session
@@ -254,6 +263,8 @@ class ForerunCache(BaseCache):
     def close(self) -> None:
         """Frees the memory. A read after it begins anew."""
         self.let_go()
+        if self._remember:
+            _hosts.hosts.closed(self.fetcher)
 
     def report(self) -> Report:
         """What was read, fetched and wasted so far."""
@@ -328,6 +339,7 @@ def _after_fork() -> None:
     _beginning = threading.Lock()
     _memory = Memory(_memory.total)
     _pool = Pool(_THREADS)
+    _hosts.after_fork()
     for cache in list(_caches):
         cache._session = None
         cache._in_flight = InFlight(cache._connections)

@@ -82,6 +82,7 @@ class Session:
         counts: Counts,
         grant: Grant | None = None,
         in_flight: InFlight | None = None,
+        host: _forerun.Host | None = None,
     ) -> None:
         self._fetcher = fetcher
         self._pool = pool
@@ -92,7 +93,7 @@ class Session:
         self._lock = threading.Lock()
         self._running = 0
         self._errors: dict[int, BaseException] = {}
-        self.ranges = _forerun.Ranges(size, *options, _Wake(self))
+        self.ranges = _forerun.Ranges(size, *options, _Wake(self), host)
         if grant is not None:
             grant.pages = self.ranges
         self.read = self.ranges.read

@@ -13,11 +13,13 @@
 //! # Invariants
 //! - A read gets bytes of fetches that returned exactly their range, or an error.
 //! - A failed readahead with a waiting read is fetched again as a demand.
+//! - Each claimed fetch is one request of its store, and ends there once.
 //! - Memory: the frames, a 64th of that for tails, and the results of waiting reads.
 //! # Sources
 //! The fetcher is fsspec's: `fsspec/caching.py`, version 2026.9.
 
 mod memory;
+mod store;
 mod tails;
 
 pub use forerun_core::planner::ranges::{
@@ -30,6 +32,8 @@ pub use forerun_io::frames::spare_bytes_max;
 use crate::clock::Clock;
 use crate::error::BuildError;
 use memory::Memory;
+use store::FileOfStore;
+pub use store::Store;
 
 /// The number of a read that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,6 +66,8 @@ pub struct Ranges {
     planner: RangePlanner,
     clock: Clock,
     memory: Memory,
+    /// Its part of the store that is learnt of, if one is.
+    store: Option<FileOfStore>,
     /// Reads that have a number.
     named: u64,
     stalls: u64,
@@ -74,10 +80,32 @@ impl Ranges {
     /// # Errors
     /// A bound is 0 or too large, a policy is unknown, or there is no memory.
     pub fn new(settings: &RangesSettings, file_bytes: u64) -> Result<Self, BuildError> {
+        Self::made(settings, file_bytes, None)
+    }
+
+    /// As [`Ranges::new`], for a file of `store`: its requests are learnt from, and what is known
+    /// of it takes the place of [`RangesSettings::store`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of_store(
+        settings: &RangesSettings,
+        file_bytes: u64,
+        store: &Store,
+    ) -> Result<Self, BuildError> {
+        let settings = RangesSettings { store: Some(store.estimate()), ..settings.clone() };
+        Self::made(&settings, file_bytes, Some(FileOfStore::new(store.clone())))
+    }
+
+    fn made(
+        settings: &RangesSettings,
+        file_bytes: u64,
+        store: Option<FileOfStore>,
+    ) -> Result<Self, BuildError> {
         let planner = RangePlanner::new(settings, file_bytes)?;
         let memory = Memory::new(planner.frames(), file_bytes)?;
         let (clock, stalled) = (Clock::start(), Nanos(0));
-        Ok(Self { planner, clock, memory, named: 0, stalls: 0, stalled })
+        Ok(Self { planner, clock, memory, store, named: 0, stalls: 0, stalled })
     }
 
     /// The most bytes of one read.
@@ -151,7 +179,8 @@ impl Ranges {
 
     /// The next fetch for a background thread: demands first.
     pub fn claim(&mut self) -> Option<RangeFetch> {
-        self.planner.queue_mut().claim()
+        let fetch = self.planner.queue_mut().claim();
+        self.issued(fetch)
     }
 
     /// A fetch for the thread in which `read` waits: one that `read` waits for and no thread has
@@ -162,16 +191,19 @@ impl Ranges {
         let queue = self.planner.queue_mut();
         let fetch = queue.claim_within(waiting.start, waiting.end);
         if fetch.is_none() && queue.bytes_within(waiting.start, waiting.end) < waiting.left {
-            return queue.claim();
+            let other = queue.claim();
+            return self.issued(other);
         }
         let all = |fetch: &RangeFetch| fetch.start <= waiting.start && waiting.end <= fetch.end;
         waiting.fetches = fetch.filter(all).map(|fetch| fetch.id);
-        fetch
+        self.issued(fetch)
     }
 
     /// Completes the fetch `id` with `bytes`; a length other than its range's is a failure.
     pub fn arrived(&mut self, id: FetchId, bytes: &[u8]) {
-        if let Some(fetch) = self.planner.arrived(self.clock.now(), id, bytes.len() as u64) {
+        let fetch = self.planner.arrived(self.clock.now(), id, bytes.len() as u64);
+        self.ended(id, fetch.is_some());
+        if let Some(fetch) = fetch {
             self.memory.fill(&fetch, bytes);
         }
         self.carry_out();
@@ -180,6 +212,7 @@ impl Ranges {
     /// Fails the fetch `id`.
     pub fn failed(&mut self, id: FetchId) {
         self.planner.failed(self.clock.now(), id);
+        self.ended(id, false);
         self.carry_out();
     }
 
@@ -217,6 +250,20 @@ impl Ranges {
         let stays = in_frame && page_of(end) == index;
         let is_aligned = start.is_multiple_of(u64::from(PAGE_BYTES));
         !is_aligned && !stays && self.memory.begin_with_tail(index, in_frame)
+    }
+
+    /// `fetch` goes out.
+    fn issued(&mut self, fetch: Option<RangeFetch>) -> Option<RangeFetch> {
+        if let (Some(store), Some(fetch)) = (&mut self.store, fetch) {
+            store.issued(fetch);
+        }
+        fetch
+    }
+
+    fn ended(&mut self, id: FetchId, whole: bool) {
+        if let Some(store) = &mut self.store {
+            store.ended(id, whole);
+        }
     }
 
     fn carry_out(&mut self) {

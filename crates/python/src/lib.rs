@@ -15,6 +15,7 @@
 
 mod commands;
 mod errors;
+mod hosts;
 #[cfg(feature = "lab")]
 mod lab;
 mod ranges;
@@ -28,6 +29,8 @@ use pyo3::prelude::{pyfunction, pymodule};
 mod _forerun {
     #[pymodule_export]
     use super::commands::cli;
+    #[pymodule_export]
+    use super::hosts::Host;
     #[cfg(feature = "lab")]
     #[pymodule_export]
     use super::lab::{Pages, commit, info, page, sim};

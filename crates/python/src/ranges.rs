@@ -28,6 +28,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict};
 
 use crate::errors;
+use crate::hosts::Host;
 
 /// Keeps at most `bytes` of the memory of caches that are gone, for those to come.
 #[pyfunction]
@@ -76,6 +77,8 @@ type Claimed = (u64, u64, u64);
 #[pymethods]
 impl Ranges {
     #[new]
+    #[pyo3(signature = (size, memory, request, connections, readahead, wake, host = None))]
+    #[expect(clippy::too_many_arguments, reason = "a call of Python")]
     fn new(
         py: Python<'_>,
         size: u64,
@@ -84,6 +87,7 @@ impl Ranges {
         connections: u32,
         readahead: String,
         wake: Py<PyAny>,
+        host: Option<&Bound<'_, Host>>,
     ) -> PyResult<Self> {
         let settings = RangesSettings {
             memory_bytes: memory,
@@ -92,7 +96,11 @@ impl Ranges {
             readahead,
             ..RangesSettings::default()
         };
-        let inner = ranges::Ranges::new(&settings, size).map_err(errors::option)?;
+        let made = match host {
+            None => ranges::Ranges::new(&settings, size),
+            Some(host) => ranges::Ranges::of_store(&settings, size, &host.get().store),
+        };
+        let inner = made.map_err(errors::option)?;
         let read_bytes_max = inner.read_bytes_max();
         assert!(read_bytes_max > 0, "a read of some length is possible");
         let inner = Mutex::new(Inner::Open(Box::new(inner)));

@@ -92,8 +92,17 @@ pub(super) struct DeviceKnowledge {
 impl DeviceKnowledge {
     /// A device of which earlier runs have left `record`.
     pub(super) fn new(record: Option<DeviceRecord>) -> Self {
-        let request = u32::try_from(REQUEST_BYTES_MAX).expect("a request");
-        Self { estimator: Estimator::new(request), memory: DeviceMemory::new(record) }
+        Self::of_requests(record, u32::try_from(REQUEST_BYTES_MAX).expect("a request"))
+    }
+
+    /// The same, for requests of at most `bytes`.
+    pub(super) fn of_requests(record: Option<DeviceRecord>, bytes: u32) -> Self {
+        Self { estimator: Estimator::new(bytes), memory: DeviceMemory::new(record) }
+    }
+
+    /// What the device can do, as far as this run or earlier ones have seen it.
+    pub(super) fn estimate(&self) -> Estimate {
+        self.memory.estimate(self.estimator.estimate())
     }
 
     /// A request that finds nothing of its bytes cached goes out.
@@ -122,7 +131,7 @@ impl DeviceKnowledge {
         if !self.memory.has_record() {
             return 0;
         }
-        let Estimate { profile, known } = self.memory.estimate(self.estimator.estimate());
+        let Estimate { profile, known } = self.estimate();
         if !known.access || !known.rate {
             return 0;
         }

@@ -18,12 +18,14 @@ mod extents;
 mod fetches;
 mod known;
 mod settings;
+mod store;
 
 use alloc::vec::{Drain, Vec};
 
 pub use extents::Extent;
 pub use fetches::{FetchId, FetchQueue, FetchRow, RangeFetch};
 pub use settings::RangesSettings;
+pub use store::StoreKnowledge;
 
 use super::model::StreamCount;
 use super::strides::StrideDetector;

@@ -9,6 +9,7 @@ use alloc::string::String;
 use super::RANGE_PAGE_BYTES;
 use crate::cache::{self, SettingsError};
 use crate::device::DeviceKind;
+use crate::device::estimate::{DeviceProfile, Estimate};
 use crate::eviction;
 use crate::planner::device::DeviceEstimate;
 use crate::units::Nanos;
@@ -26,6 +27,8 @@ pub struct RangesSettings {
     pub readahead: String,
     /// The replacement policy, as `NAME:key=value,...`.
     pub policy: String,
+    /// What is known of the store as the cache begins; `None`: nothing.
+    pub store: Option<Estimate>,
 }
 
 impl Default for RangesSettings {
@@ -36,6 +39,7 @@ impl Default for RangesSettings {
             connections: 16,
             readahead: "streams:first=1M".into(),
             policy: eviction::DEFAULT.into(),
+            store: None,
         }
     }
 }
@@ -64,19 +68,31 @@ impl RangesSettings {
         core.files_max = 1;
         core.explain = true;
         core.ahead_pages_max = frames - frames / USED_ONE_IN;
-        // The store is not measured: what is seen of it depends on other clients, and on what the
-        // fetcher and its language take. Each connection has a request in flight.
-        let device = DeviceEstimate {
-            kind: DeviceKind::Parallel,
-            latency: LATENCY,
-            bytes_per_second: u64::MAX,
-            depth: self.connections,
-        };
-        let in_flight = u64::from(self.connections) * u64::from(self.request_bytes_max);
-        core.device = Some(device.profile(in_flight, self.request_bytes_max / 2));
+        core.device = Some(self.device());
         // A reader that waits for a frame waits for fetches that will end.
         core.wait_max = Nanos(u64::MAX);
         Ok(core)
+    }
+
+    /// What the policy sizes windows by. The cache does not measure its store: what one file sees
+    /// of it depends on the others, and on what the fetcher and its language take. Each connection
+    /// has a request in flight, but no more altogether than a store whose rate is known delivers in
+    /// the time of a few accesses: all that a reader elsewhere in the file waits behind.
+    fn device(&self) -> DeviceProfile {
+        let known = self.store.filter(|store| store.known.access && store.known.rate);
+        let latency = known.map_or(LATENCY, |store| store.profile.access.max(LATENCY));
+        let bytes_per_second = known.map_or(u64::MAX, |store| store.profile.bytes_per_second);
+        let device = DeviceEstimate {
+            kind: DeviceKind::Parallel,
+            latency,
+            bytes_per_second,
+            depth: self.connections,
+        };
+        let in_flight = u64::from(self.connections) * u64::from(self.request_bytes_max);
+        let profile = device.profile(in_flight, self.request_bytes_max / 2);
+        let in_access = u128::from(bytes_per_second) * u128::from(latency.0) / 1_000_000_000;
+        let most = u32::try_from(in_access).unwrap_or(u32::MAX).max(RANGE_PAGE_BYTES);
+        DeviceProfile { request_bytes: profile.request_bytes.min(most), ..profile }
     }
 }
 
@@ -84,7 +100,45 @@ impl RangesSettings {
 const FRAMES_MIN: u64 = 64;
 /// A file that is smaller has so many all the same: a readahead window fits, whatever its file.
 const FRAMES_ENOUGH: u64 = 512;
-/// A store's usual time to the first byte.
+/// A store's usual time to the first byte; less is not gone by, as it is the fetcher's language
+/// that takes its time then.
 const LATENCY: Nanos = Nanos::from_millis(30);
 /// Used pages have this part of the frames, which replacement does not take for unread ones.
 const USED_ONE_IN: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::estimate::Evidence;
+
+    #[test]
+    fn what_is_known_of_a_store_bounds_what_is_in_flight() {
+        let all = 36 << 20;
+        #[rustfmt::skip]
+        let rows = [ // why                        ms   MB/s  rate   in flight      window's half
+            ("nothing is known",                   0,   0,    false, all,           9 << 17),
+            ("its rate was not seen",              30,  10,   false, all,           9 << 17),
+            ("a slow link: four accesses' worth",  30,  10,   true,  1_200_000,     300_000),
+            ("no less than a usual access",        1,   10,   true,  1_200_000,     300_000),
+            ("far away",                           300, 10,   true,  12_000_000,    9 << 17),
+            ("fast: what connections carry",       30,  700,  true,  all,           9 << 17),
+            ("nearly nothing",                     30,  0,    true,  0,             8192),
+        ];
+        for (why, millis, megabytes, rate, in_flight, request) in rows {
+            let profile = DeviceProfile {
+                kind: DeviceKind::SeekBound,
+                access: Nanos::from_millis(millis),
+                bytes_per_second: (megabytes * 1_000_000).max(1),
+                depth: 1,
+                request_bytes: 1,
+            };
+            let known = Evidence { kind: false, access: true, rate };
+            let store = (millis > 0).then_some(Estimate { profile, known });
+            let device = RangesSettings { store, ..RangesSettings::default() }.device();
+            let made = device.bytes_per_second * device.access.0 / 1_000_000_000 * 4;
+            assert!(made.abs_diff(in_flight) <= in_flight / 50 + 4, "{why}: {made}");
+            assert_eq!(device.request_bytes, request, "{why}");
+            assert_eq!(device.kind, DeviceKind::Parallel, "{why}");
+        }
+    }
+}
