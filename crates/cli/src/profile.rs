@@ -254,7 +254,7 @@ const ROWS: &[&str] = &["profile.classes"];
 const PAGE_BYTES: u32 = specs::PAGE_BYTES;
 const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Less would be read again and again, out of the drive's own memory.
-const BYTES_MIN: u64 = 16 << 20;
+pub(crate) const BYTES_MIN: u64 = 16 << 20;
 /// Models may have no end.
 const BYTES_MAX: u64 = 1 << 44;
 /// A small addition to the time of the rest.

@@ -32,6 +32,7 @@ mod platter;
 pub mod remembered;
 mod spread;
 mod values;
+pub mod waits;
 
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 

@@ -81,14 +81,20 @@ pub struct Forecast {
     pub reason: &'static str,
     /// The reason, in a sentence.
     pub why: String,
-    /// The predicted run time.
+    /// The predicted run time; at most, where the gain is a bound.
     pub seconds: f64,
     /// The predicted saving of time.
     pub gain_seconds: f64,
     /// The same as a share of its time.
     pub gain_share: f64,
+    /// Whether that is a lower bound: what the device can do is not known.
+    pub gain_is_lower_bound: bool,
     /// The gain if the device had no limit, where that is not known.
     pub gain_seconds_max: f64,
+    /// How long the device took for a request of the program's, by its waits in calls.
+    pub answer_seconds: Option<f64>,
+    /// A file by which `forerun profile` finds out what the device can do.
+    pub profile_path: Option<String>,
     /// The predicted run time at the next start, with a learned list.
     pub learned_seconds: f64,
     /// The saving of that, and the same if the device had no limit.

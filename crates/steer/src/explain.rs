@@ -31,6 +31,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use forerun_core::device::waits::WaitEstimate;
 use forerun_core::units::Nanos;
 
 use crate::clock;
@@ -109,6 +110,7 @@ pub fn explain(
         read_from: read_from.min(ran),
         read_until: read_until.min(ran),
         rate: counts.rate,
+        answers: WaitEstimate::of(entries.rows.iter().map(|row| row.blocked)),
         processes: counts.processes,
         processes_skipped: counts.processes_skipped,
         records_lost: counts.records_lost,

@@ -4,14 +4,18 @@
 //! - An inferred figure says from what.
 //! - Only a program without any gain has "nothing to gain".
 
+use std::path::Path;
+
 use forerun_console::output;
+use forerun_core::device::DeviceKind;
+use forerun_core::device::waits::WaitEstimate;
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{bytes, seconds, time};
 use forerun_report::{
     ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap, ExplainedWalk, Explanation,
     Forecast,
 };
-use forerun_steer::explain::{Prediction, ProgramSummary, Why};
+use forerun_steer::explain::{DeviceLimit, FileSummary, Prediction, ProgramSummary, Why};
 
 use crate::run::not_observed;
 
@@ -206,15 +210,7 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
     let [waited, run, most] =
         [summary.waited, prediction.run, prediction.gain_max].map(|it| time(seconds(it)));
     let share = 100.0 * seconds(prediction.gain) / ran.max(f64::MIN_POSITIVE);
-    let limit = prediction.limit.map_or_else(String::new, |limit| {
-        let mb = limit.bytes_per_second / 1_000_000;
-        let basis = if limit.is_profile {
-            "by its profile"
-        } else {
-            "at least, the best quarter of a second of this run; `forerun profile` measures it"
-        };
-        format!("the device delivers {mb} MB/s ({basis})")
-    });
+    let limit = device(summary, prediction);
     match prediction.why {
         Why::ReadsNothing => {
             "nothing to gain: it was not observed to read a file of 256 KiB or more, nor to wait \
@@ -240,33 +236,68 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
              {WARM}",
             bytes(summary.device_bytes)
         ),
-        Why::Waits => {
-            let bound = if prediction.gain_max > prediction.gain {
-                format!(", up to {most} less if the device can do more")
-            } else {
-                String::new()
-            };
+        Why::Waits if prediction.is_bound() => {
+            let least = time(seconds(summary.ran.since(prediction.gain_max)));
             format!(
-                "`forerun run` would take about {run} instead of {}, {share:.0} % less{bound}: it \
-                 waits for {}, and {limit}",
+                "`forerun run` would take {run} at most instead of {}, at least {share:.0} % less, \
+                 and {least} at best, if the device can serve many requests at a time: it waits \
+                 for {}; {limit}",
                 time(ran),
                 what(summary)
             )
         }
-        Why::Unknown => {
-            let limit = if limit.is_empty() {
-                "what the device delivers is not known: `forerun profile` measures it".to_owned()
-            } else {
-                limit
-            };
-            format!(
-                "`forerun run` would gain up to {most} of {}, as it waits for {}, or nothing if \
-                 the device gave what it can: {limit}",
-                time(ran),
-                what(summary)
-            )
-        }
+        Why::Waits => format!(
+            "`forerun run` would take about {run} instead of {}, {share:.0} % less: it waits for \
+             {}, and {limit}",
+            time(ran),
+            what(summary)
+        ),
+        Why::Unknown => format!(
+            "`forerun run` would gain up to {most} of {} if the device can serve many requests at \
+             a time, or nothing if it cannot: it waits for {}; {limit}",
+            time(ran),
+            what(summary)
+        ),
     }
+}
+
+/// What is known of the device, and how to know more.
+fn device(summary: &ProgramSummary, prediction: &Prediction) -> String {
+    let limit = prediction.limit.map(|limit| (limit.bytes_per_second / 1_000_000, limit));
+    if let Some((mb, DeviceLimit { is_profile: true, .. })) = limit {
+        return format!("the device delivers {mb} MB/s (by its profile)");
+    }
+    let answers = summary.answers.map(|WaitEstimate { latency, kind }| {
+        let is_parallel = kind == Some(DeviceKind::Parallel);
+        let kind =
+            if is_parallel { ", which no disk does: it is likely to serve many" } else { "" };
+        format!("took about {} for a request{kind}", time(seconds(latency)))
+    });
+    // Of lookups the rate says nothing.
+    let rate = limit.filter(|&(mb, _)| mb > 0 && !is_of_trees(summary));
+    let rate = rate.map(|(mb, _)| format!("delivered {mb} MB/s in its best quarter of a second"));
+    let seen: Vec<String> = [answers, rate].into_iter().flatten().collect();
+    let seen = match &seen[..] {
+        [] => "what the device can do".to_owned(),
+        seen => {
+            let seen = seen.join(" and ");
+            format!("in this run the device {seen}; what it can do beyond that")
+        }
+    };
+    let file = to_profile(summary).map_or_else(
+        || "FILE`, of a file of 16 MiB or more there,".to_owned(),
+        |path| format!("{}`", path.display()),
+    );
+    format!("{seen} is not known: `forerun profile {file} measures it")
+}
+
+/// A file on the device that was waited for most, large enough to be measured by.
+pub(super) fn to_profile(summary: &ProgramSummary) -> Option<&Path> {
+    let first = summary.files.first()?;
+    let is_fit = |file: &&FileSummary| {
+        file.device == first.device && file.bytes >= crate::profile::BYTES_MIN
+    };
+    summary.files.iter().find(is_fit).map(|file| &*file.path)
 }
 
 /// How much of what a program read was not observed, and what can be done.
@@ -286,14 +317,26 @@ fn not_seen(summary: &ProgramSummary, is_preload: bool) -> String {
 
 /// What the program waits for that `run` fetches ahead.
 fn what(summary: &ProgramSummary) -> &'static str {
-    let trees = summary.trees.as_ref().map_or(Nanos(0), |trees| trees.spared);
-    let streams = summary.files.iter().flat_map(|file| &file.streams);
-    let streams: u64 = streams.filter(|it| it.pattern.is_predictable()).map(|it| it.waited.0).sum();
-    match (trees.0 / 10 > streams, streams / 10 > trees.0) {
+    let (trees, streams) = predictable(summary);
+    match (is_of_trees(summary), streams.0 / 10 > trees.0) {
         (true, _) => "files and directories that its walks come to",
         (_, true) => "predictable reads",
         _ => "predictable reads and for what its walks come to",
     }
+}
+
+/// Whether walks spare nearly all that there is to spare.
+fn is_of_trees(summary: &ProgramSummary) -> bool {
+    let (trees, streams) = predictable(summary);
+    trees.0 / 10 > streams.0
+}
+
+/// The waits that walks spare, and those before predictable reads.
+fn predictable(summary: &ProgramSummary) -> (Nanos, Nanos) {
+    let trees = summary.trees.as_ref().map_or(Nanos(0), |trees| trees.spared);
+    let streams = summary.files.iter().flat_map(|file| &file.streams);
+    let streams: u64 = streams.filter(|it| it.pattern.is_predictable()).map(|it| it.waited.0).sum();
+    (trees, Nanos(streams))
 }
 
 /// The remedy for waits that reading ahead does not shorten.
@@ -307,3 +350,51 @@ const ROWS_MAX: usize = 10;
 const DIRECTORIES_MAX: usize = 5;
 /// Shorter waits are not in the text, in seconds.
 const SHOWN_MIN: f64 = 0.001;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program of 6.42 s that waited for nearly all of it, without or with a profile.
+    fn sentence(answers: Option<(u64, bool)>, gains: [u64; 2], limit: DeviceLimit) -> String {
+        let millis = Nanos::from_millis;
+        let mut summary = ProgramSummary::default();
+        (summary.ran, summary.waited) = (millis(6_420), millis(6_222));
+        summary.answers = answers.map(|(ms, is_parallel)| WaitEstimate {
+            latency: millis(ms),
+            kind: is_parallel.then_some(DeviceKind::Parallel),
+        });
+        let [gain, gain_max] = gains.map(millis);
+        let run = summary.ran.since(gain);
+        let why = if gain == Nanos(0) { Why::Unknown } else { Why::Waits };
+        let prediction = Prediction { run, gain, gain_max, limit: Some(limit), why };
+        super::why(&summary, &prediction, false)
+    }
+
+    #[test]
+    fn a_lower_bound_is_called_one_with_the_way_to_know_more() {
+        let limit = |is_profile| DeviceLimit { bytes_per_second: 13_000_000, is_profile };
+        let measure = "`forerun profile FILE`, of a file of 16 MiB or more there, measures it";
+        #[rustfmt::skip]
+        let rows = [ // answers in ms, gains, by a profile, what is said, what is not
+            (None, [1_284, 6_150], false,
+                "5.14 s at most instead of 6.42 s, at least 20 % less, and 270 ms at best",
+                "about"),
+            (None, [1_284, 6_150], false, "delivered 13 MB/s in its best quarter", "took"),
+            (None, [1_284, 6_150], false, measure, "by its profile"),
+            (Some((45, true)), [1_284, 6_150], false,
+                "took about 45.0 ms for a request, which no disk does", "about 5"),
+            (Some((2, false)), [0, 6_150], false,
+                "would gain up to 6.15 s of 6.42 s if the device can serve many", "no disk"),
+            (Some((2, false)), [0, 6_150], false, measure, "no disk"),
+            (Some((45, true)), [6_000, 6_000], true,
+                "would take about 420 ms instead of 6.42 s, 93 % less", "at least"),
+            (Some((45, true)), [6_000, 6_000], true, "13 MB/s (by its profile)", "forerun profile"),
+        ];
+        for (answers, gains, is_profile, said, unsaid) in rows {
+            let text = sentence(answers, gains, limit(is_profile));
+            assert!(text.contains(said), "{said:?} is missing: {text}");
+            assert!(!text.contains(unsaid), "{unsaid:?} is said: {text}");
+        }
+    }
+}

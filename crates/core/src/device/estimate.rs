@@ -528,7 +528,7 @@ const NO_ARM: Nanos = Nanos::from_millis(1);
 const ARM_GAP_MIN: Nanos = Nanos::from_millis(1);
 /// Arms turn and seek for a time from here (the fastest, at 15,000 turns a minute) to here.
 const ARM_MIN: Nanos = Nanos::from_millis(3);
-const ARM_MAX: Nanos = Nanos::from_millis(30);
+pub(super) const ARM_MAX: Nanos = Nanos::from_millis(30);
 const _: () = assert!(NO_ARM.0 <= ARM_MIN.0 && ARM_MIN.0 < ARM_MAX.0);
 /// No arm reads so much in a second.
 const ARM_RATE_MAX: u64 = 1_000_000_000;

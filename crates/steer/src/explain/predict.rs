@@ -17,8 +17,8 @@
 //!
 //! # Invariants
 //! - No gain is predicted beyond the device's limit. Where the limit is only known from the run
-//!   itself, which may not have used all that the device can do, the gain has a lower bound, with
-//!   that limit, and an upper bound, without any.
+//!   itself, which may not have used all that the device can do, the gain is a lower bound, with
+//!   that limit and one lookup at a time, and has an upper bound, without any.
 //! # Sources
 //! Fukayama, Sugita, Hiruta, Yamana, "Disk Access Speed up Using Prefetching Thread": the time of
 //! a program is the sum of computing and I/O without overlap, and the greater of both with it.
@@ -42,7 +42,7 @@ pub struct DeviceLimit {
 pub struct Prediction {
     /// The run time.
     pub run: Nanos,
-    /// The run time that is saved.
+    /// The run time that is saved; at least, where [`Prediction::is_bound`].
     pub gain: Nanos,
     /// The same if the device had no limit.
     pub gain_max: Nanos,
@@ -73,6 +73,14 @@ pub enum Why {
     Waits,
     /// The same, but whether the device can do more is not known.
     Unknown,
+}
+
+impl Prediction {
+    /// Whether the gain is known by its bounds alone: it lies between `gain` and `gain_max`.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        self.gain < self.gain_max
+    }
 }
 
 impl Why {
@@ -212,6 +220,7 @@ fn decide(times: &RunTimes) -> Prediction {
         Some(true) => {
             let is_profile = limit.is_some_and(|limit| limit.is_profile);
             let gain_max = if is_profile { gain } else { gain_max };
+            assert!(gain <= gain_max, "bounds do not cross");
             Prediction { run, gain, gain_max, limit, why }
         }
         None if why == Why::NotSeen => nothing,
@@ -279,6 +288,38 @@ mod tests {
             let expected =
                 Prediction { run: millis(run), gain, gain_max: millis(gain_max), limit, why };
             assert_eq!(prediction, expected, "{reason}");
+        }
+    }
+
+    /// Programs on emulated devices, as `explain` recorded them without a profile, and what `run`
+    /// saved of a run alone.
+    #[test]
+    fn what_came_lies_between_the_bounds_of_recorded_runs() {
+        let millis = Nanos::from_millis;
+        #[rustfmt::skip]
+        let rows = [ // program, [ran, of that known, in lookups], MB/s, KiB, gain at least, saved
+            ("md5sum on cloud",  [694, 540, 0],      Some(104), 65_536, 48,    143),
+            ("md5sum on object", [6_420, 6_222, 0],  Some(13),  65_536, 1_257, 5_916),
+            ("grep -r on cloud", [1_820, 1_640, 1_690], None,    5_080, 0,     1_407),
+        ];
+        for (program, [ran, known, entries], mb, kib, least, saved) in rows {
+            let limit = mb
+                .map(|mb: u64| DeviceLimit { bytes_per_second: mb * 1_000_000, is_profile: false });
+            let prediction = decide(&RunTimes {
+                ran: millis(ran),
+                waited: millis(known),
+                known: millis(known),
+                entries: millis(entries),
+                lookups: millis(entries),
+                device_bytes: kib << 10,
+                bytes_read: kib << 10,
+                limit,
+                ..RunTimes::default()
+            });
+            assert!(prediction.is_bound(), "{program}: {prediction:?}");
+            assert_eq!(prediction.gain.0 / 1_000_000, least, "{program}");
+            let bounds = prediction.gain..=prediction.gain_max;
+            assert!(bounds.contains(&millis(saved)), "{program}: {saved} of {bounds:?}");
         }
     }
 

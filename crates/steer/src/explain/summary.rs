@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use forerun_core::device::waits::WaitEstimate;
 use forerun_core::units::Nanos;
 
 use super::causes::CauseTimes;
@@ -41,6 +42,8 @@ pub struct ProgramSummary {
     pub read_until: Nanos,
     /// The best rate of a quarter of a second, in bytes a second.
     pub rate: Option<u64>,
+    /// What its waits in calls on files and directories tell of the device.
+    pub answers: Option<WaitEstimate>,
     /// Processes that were followed, and of these, those that could not be looked into.
     pub processes: u64,
     /// See `processes`.
