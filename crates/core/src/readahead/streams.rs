@@ -24,6 +24,7 @@
 //! - A record is there exactly while its marker is in the cache, unused.
 //! - Random reads that chance brings beside cached pages open windows of one page in `ODDS` reads
 //!   on average behind them, in `ODDS_BACKWARD` before; what follows such a window comes on top.
+//!   More behind them only where streams use ten times as much there (`streams/beside.rs`).
 //! # Sources
 //! Markers in pages: Wu, Xi, Xu, "File prefetching algorithm for concurrent streams" (2010). The
 //! first window is the ski rental of Karlin et al., "Competitive snoopy caching" (1988). Constants:
@@ -31,6 +32,7 @@
 
 use hashbrown::HashMap;
 
+mod beside;
 mod ends;
 mod opening;
 mod pace;
@@ -41,6 +43,7 @@ mod sizes;
 mod stream;
 mod strides;
 
+use beside::Beside;
 use ends::{Ends, Streak};
 use pieces::Batch;
 use pressure::Pressure;
@@ -95,10 +98,20 @@ struct File {
     handles: u32,
     /// Reads that no stream expected.
     touches: u64,
+    /// Of these, those that were not just behind cached pages.
+    places: u64,
     /// Streams that began.
     begun: u64,
+    beside: Beside,
     recent: Recent,
     ends: Ends,
+}
+
+impl File {
+    /// Places where lone reads have left cached pages with no stream behind them.
+    fn lone_places(&self) -> u64 {
+        self.places.saturating_sub(self.begun)
+    }
 }
 
 impl Named for Streams {

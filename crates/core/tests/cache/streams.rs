@@ -337,3 +337,44 @@ fn reads_at_random_fetch_hardly_more_than_they_want() {
 }
 
 const MOST_PER_MILLE: u64 = 1_050;
+
+/// Misses of so many streams of `length` pages that take turns at one handle, a page at a time,
+/// each somewhere in its place of the file.
+fn short_streams_in_turns(streams: u64, length: u64, lone_in_ten: u64) -> u64 {
+    let mut settings = Settings::new(1 << 17, "lru", "off");
+    settings.device = Some(facts(DeviceKind::Parallel, 25));
+    let mut rig = Rig::new(settings);
+    let mut prng = Prng::new(streams * length);
+    let file_pages = 2 * streams * length;
+    rig.open(0, 0, file_pages);
+    let place = |stream: u64, prng: &mut Prng| 2 * stream * length + prng.below(length);
+    let starts: Vec<u64> = (0..streams).map(|stream| place(stream, &mut prng)).collect();
+    let (mut end, mut misses) = (None, 0);
+    for nth in 0..length {
+        for start in &starts {
+            if prng.below(10) < lone_in_ten {
+                let lone = prng.below(file_pages);
+                rig.read(0, lone, 1, false, end);
+                end = Some(lone + 1);
+                rig.arrive();
+            }
+            let before = rig.cache.stats().misses;
+            rig.read(0, start + nth, 1, false, end);
+            end = Some(start + nth + 1);
+            rig.arrive();
+            misses += rig.cache.stats().misses - before;
+        }
+    }
+    misses
+}
+
+#[test]
+fn short_streams_miss_a_few_pages_each_however_short_they_are() {
+    for (streams, lone_in_ten) in [(30, 0), (100, 0), (1_000, 0), (100, 2), (1_000, 2)] {
+        for length in [16, 20, 24, 30, 40, 60, 90] {
+            let misses = short_streams_in_turns(streams, length, lone_in_ten);
+            let why = format!("{streams} of {length} pages, {lone_in_ten} of ten: {misses}");
+            assert!(misses <= 3 * streams, "{why}");
+        }
+    }
+}

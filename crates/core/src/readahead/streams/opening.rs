@@ -5,12 +5,13 @@
 //!
 //! # Invariants
 //! - Windows that chance opens beside cached pages are one page in `ODDS` random reads on average
-//!   behind them, in `ODDS_BACKWARD` before.
+//!   behind them, in `ODDS_BACKWARD` before; more behind them only where streams use ten times as
+//!   much there (`beside.rs`).
 
 use super::pace::{Pace, Part};
 use super::strides::Runs;
 use super::{
-    Cause, Decision, Demand, Direction, File, GROWTH, OPENING_MIN, Stream, Streams, Window,
+    Beside, Cause, Decision, Demand, Direction, File, GROWTH, OPENING_MIN, Stream, Streams, Window,
     pages_u32, window,
 };
 use crate::readahead::StreamId;
@@ -76,8 +77,13 @@ impl Streams {
         let lonely = self.is_lonely(file);
         let most = if lonely { pages_u32(demand.file_pages / ODDS_NEXT) } else { u32::MAX };
         let forward = Opening { direction: Direction::Forward, before: 0, most };
-        let after = self.affordable(demand, ODDS);
-        let before = self.affordable(demand, ODDS_BACKWARD);
+        let beside = self.files.get(&file).map_or_else(Beside::default, |row| row.beside);
+        if first > 0 && demand.opens_request && !is_next && !expected {
+            self.note_beside(demand);
+        }
+        let after = self.affordable(demand, ODDS, Beside::default());
+        let after = after.max(self.affordable(demand, ODDS, beside).min(self.begins_with(demand)));
+        let before = self.affordable(demand, ODDS_BACKWARD, Beside::default());
         let worth_it = |most| most >= self.opening(demand).min(AFFORDABLE_MIN);
         let known = if first == 0 || is_next || expected {
             Some(Opening { before: demand.cached_before.max(1), ..forward })
@@ -96,16 +102,34 @@ impl Streams {
         }
         let row = self.files.entry(file).or_default();
         row.touches += 1;
+        // One behind cached pages makes their run longer, and no place more.
+        row.places += u64::from(demand.cached_before == 0);
         let guess = row.begun >= GUESS_STREAMS && row.begun * GUESS_ONE_IN >= row.touches;
         guess.then_some(forward)
     }
 
+    /// Counts a miss that no stream expects, and whether it lies behind cached pages.
+    fn note_beside(&mut self, demand: &Demand) {
+        let row = self.files.entry(demand.file).or_default();
+        // Behind what a stream's window has brought, chance has other odds.
+        let is_seen = demand.cached_before > 0 && demand.stream.is_none();
+        row.beside.missed(demand.file_pages, row.lone_places(), is_seen);
+    }
+
+    /// The largest window of a stream behind a lone read, where all lone reads may turn out to
+    /// begin streams, and memory is there for all of them.
+    fn begins_with(&self, demand: &Demand) -> u32 {
+        let places = self.files.get(&demand.file).map_or(0, File::lone_places);
+        let share = u64::from(self.bounds.ahead_pages_max) / (self.count() + places);
+        self.opening(demand).min(pages_u32(share))
+    }
+
     /// Pages that may be fetched since there are cached ones beside a miss. A random read of a file
-    /// of `n` pages meets one of `k` such places in `k` of `n` cases, and then they go to waste.
-    fn affordable(&self, demand: &Demand, odds: u64) -> u32 {
-        let lone = |row: &File| row.touches.saturating_sub(row.begun);
-        let places = self.files.get(&demand.file).map_or(0, lone);
-        if places < FEW_PLACES { u32::MAX } else { pages_u32(demand.file_pages / (places * odds)) }
+    /// of `n` pages meets one of `k` such places in `k` of `n` cases, and then they go to waste:
+    /// `beside` says how many more streams justify.
+    fn affordable(&self, demand: &Demand, odds: u64, beside: Beside) -> u32 {
+        let places = self.files.get(&demand.file).map_or(0, File::lone_places);
+        if places < FEW_PLACES { u32::MAX } else { beside.window(demand.file_pages, places * odds) }
     }
 
     /// The page behind the end of the run that a miss begins, if it is predicted.
