@@ -159,7 +159,7 @@ fn partitions_have_the_pages_that_their_rules_take() {
         said("nbdcopy", &[&server.uri(name), text(&copy)]);
         assert!(fs::read(&copy).unwrap() == holds, "{name}");
     }
-    let body = metrics(&server, "/metrics");
+    let body = server.metrics("/metrics");
     let used = |partition: &str| -> u64 {
         let name = format!("forerun_serve_partition_used_bytes{{partition=\"{partition}\"}} ");
         let line = body.lines().find_map(|line| line.strip_prefix(&name));
@@ -249,17 +249,6 @@ fn size_of(partition: &serde_json::Value) -> u64 {
     partition["bytes"].as_u64().unwrap()
 }
 
-/// What the server of the metrics answers.
-fn metrics(server: &Server, path: &str) -> String {
-    let line = server.said.iter().find(|line| line.contains("http://")).unwrap();
-    let address = line.split("http://").nth(1).unwrap().strip_suffix("/metrics").unwrap();
-    let mut client = TcpStream::connect(address).unwrap();
-    client.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).unwrap();
-    answer
-}
-
 #[test]
 fn sizing_gives_a_loop_what_a_scan_has_no_use_for_and_tells_each_move() {
     if !installed("sizing_gives_a_loop_what_a_scan_has_no_use_for_and_tells_each_move", "nbdcopy") {
@@ -285,7 +274,7 @@ fn sizing_gives_a_loop_what_a_scan_has_no_use_for_and_tells_each_move() {
     assert!(has_grown(&tells), "{tells}");
     let moves = tells["moves"].as_array().unwrap();
     assert!(moves.iter().any(|one| one["to"] == "loop" && one["from"] == "scan"), "{tells}");
-    assert!(metrics(&server, "/metrics").contains("partition_got_bytes_total{partition=\"loop\"}"));
+    assert!(server.metrics("/metrics").contains("partition_got_bytes_total{partition=\"loop\"}"));
 }
 
 #[test]

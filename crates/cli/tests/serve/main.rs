@@ -4,5 +4,6 @@
 mod clients;
 mod command;
 mod crash;
+mod replayed;
 mod rig;
 mod tls;

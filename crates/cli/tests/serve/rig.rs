@@ -1,7 +1,8 @@
 //! A running `forerun serve`, and clients that run beside it.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
 };
@@ -46,6 +47,17 @@ impl Server {
     /// How clients name the export `name`.
     pub(crate) fn uri(&self, name: &str) -> String {
         format!("nbd+unix:///{name}?socket={}", self.socket().display())
+    }
+
+    /// What the server of the metrics answers.
+    pub(crate) fn metrics(&self, path: &str) -> String {
+        let line = self.said.iter().find(|line| line.contains("http://")).unwrap();
+        let address = line.split("http://").nth(1).unwrap().strip_suffix("/metrics").unwrap();
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
     }
 
     /// Ends the server by SIGTERM.
