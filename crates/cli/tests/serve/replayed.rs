@@ -79,11 +79,11 @@ fn a_trace_of_a_program_is_replayed_through_a_server() {
     let row = &row["runs"][0];
     let wanted: usize = reads.iter().map(|read| read.1).sum();
     assert_eq!([&row["requests"], &row["bytes_read"]], [reads.len(), wanted], "{row}");
-    let served = server.metrics("/metrics");
+    let counts = server.metrics("/metrics");
     let count = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<usize>().unwrap();
-    let read = served.lines().find(|line| line.starts_with("forerun_serve_read_bytes_total"));
+    let read = counts.lines().find(|line| line.starts_with("forerun_serve_read_bytes_total"));
     // The kernel's own cache of FUSE may read ahead, and no byte is asked for that it has.
-    assert!((wanted..=disk.len() + 4_096).contains(&count(read.unwrap())), "{served}");
+    assert!((wanted..=disk.len() + 4_096).contains(&count(read.unwrap())), "{counts}");
     assert_eq!(
         said("cmp", &[text(&mounted.folder.join("disk")), text(&server.scratch.join("disk"))]),
         ""
