@@ -17,6 +17,7 @@
 //! Android's `IORap` and FAST (FAST'11): lists of several runs, merged.
 
 pub mod replay;
+pub mod used;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -10,6 +10,7 @@
 //! | module | what |
 //! |---|---|
 //! | `program` | what a list is learned of, and its name |
+//! | `lists` | the lists of a start |
 //! | `format`, `store` | lists as files, and the folder of them |
 //! | `seen` | what a run was seen to use |
 //! | `watches` | directories whose files are read |
@@ -23,6 +24,7 @@
 
 pub(crate) mod fetch;
 pub mod format;
+mod lists;
 mod program;
 mod seen;
 pub mod store;
@@ -34,7 +36,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -43,7 +45,7 @@ use forerun_core::learned::replay::{Replay, ReplayEntry, ReplayStats};
 use forerun_core::learned::{
     ENTRIES_MAX, LearnedEntry, LearnedKind, LearnedList, Observed, WHOLE_BYTES,
 };
-use forerun_core::units::Nanos;
+use forerun_core::units::{FileId, Nanos};
 use forerun_core::walk::depth::{WalkDepth, was_cached};
 use rustix::fs::{CWD, readlinkat};
 
@@ -52,9 +54,10 @@ use crate::observe::access::{CursorId, EntryAccess, EntryCall};
 use crate::pool::{Pool, PoolBounds};
 use crate::wire::wire;
 use fetch::{Done, Found, Job, Tools, What, work};
-use format::{LearnedFile, Program};
-use seen::Seen;
-use store::{Store, StoreError};
+use format::LearnedFile;
+pub use lists::{PlannedLists, planned, read_file};
+use lists::{Target, lists_of};
+use seen::{Listed, Seen};
 pub use warm::{ListReport, rebased, warm};
 
 /// What is learned, and what of it is used.
@@ -150,19 +153,13 @@ pub(crate) struct Learner {
     watched: Vec<bool>,
     seen: Seen,
     cursors: BTreeMap<CursorId, Box<[u8]>>,
+    /// The paths of files that are prefetched for readers.
+    files: BTreeMap<FileId, Box<[u8]>>,
     /// Whether processes see the same tree as this one.
     processes: BTreeMap<i32, bool>,
     tools: Arc<Tools>,
     pool: Pool<Job, Done>,
     stats: LearnedStats,
-}
-
-/// A list that a run adds to.
-#[derive(Debug)]
-struct Target {
-    store: Store,
-    name: String,
-    program: Program,
 }
 
 impl Learner {
@@ -210,6 +207,7 @@ impl Learner {
             seeks: None,
             seen: Seen::default(),
             cursors: BTreeMap::new(),
+            files: BTreeMap::new(),
             processes: BTreeMap::new(),
             tools: Arc::new(Tools::new()),
             pool: Pool::new(bounds, running, work),
@@ -397,7 +395,7 @@ impl Learner {
         cursor: CursorId,
         path: Box<[u8]>,
         stat: &Stat,
-        file: Option<&File>,
+        (id, file): (Option<FileId>, Option<&File>),
     ) {
         self.use_place(now, &path);
         if self.target.is_some() {
@@ -407,6 +405,9 @@ impl Learner {
             if is_new && stat.st_size > WHOLE_BYTES {
                 let is_cached = file.is_none_or(|it| fetch::is_mostly_cached(it, stat.st_size));
                 self.seen.was_cached(&path, is_cached);
+            }
+            if let Some(id) = id.filter(|_| self.files.len() < CURSORS_MAX) {
+                self.files.insert(id, path.clone());
             }
             if self.cursors.len() < CURSORS_MAX {
                 self.cursors.insert(cursor, path);
@@ -428,6 +429,13 @@ impl Learner {
     pub(crate) fn read(&mut self, cursor: CursorId, range: &Range<u64>) {
         if let Some(path) = self.cursors.get(&cursor) {
             self.seen.read(path, range);
+        }
+    }
+
+    /// `range` of `file` was requested ahead of a reader.
+    pub(crate) fn requested(&mut self, file: FileId, range: &Range<u64>) {
+        if let Some(path) = self.files.get(&file) {
+            self.seen.requested(path, range);
         }
     }
 
@@ -467,11 +475,15 @@ impl Learner {
     /// What this run tells.
     fn run(&self) -> Vec<Observed> {
         let is_wrong = self.replay.is_wrong();
-        let is_listed = |path: &[u8], version| {
-            let entry = self.places.get(path).map(|&at| &self.entries[at as usize]);
-            entry.is_some_and(|it| !it.ranges.is_empty() && !it.version.has_changed(version))
+        let listed = |path: &[u8], version| {
+            let entry = self.places.get(path).map(|&at| &*self.entries[at as usize]);
+            match entry.filter(|it| !it.ranges.is_empty()) {
+                None => Listed::Nothing,
+                Some(it) if it.version.has_changed(version) => Listed::Other(it),
+                Some(_) => Listed::Same,
+            }
         };
-        let mut run = self.seen.observed(is_listed);
+        let mut run = self.seen.observed(listed);
         let unseen = self.entries.iter().zip(&self.watched).filter(|(entry, is_watched)| {
             let is_judged = entry.kind == LearnedKind::Read && **is_watched;
             !is_judged && !is_wrong && !self.seen.has(&entry.path)
@@ -481,84 +493,6 @@ impl Learner {
         );
         run
     }
-}
-
-impl Target {
-    /// The list that is learned.
-    fn of(learning: &Learning, started: &Started) -> Result<Option<Self>, StoreError> {
-        let named = match learning {
-            Learning::Off => return Ok(None),
-            Learning::Auto => None,
-            Learning::Named(name) => Some(name.clone()),
-        };
-        let folder = started.folder.as_deref();
-        let program = folder.and_then(|folder| Program::of(&started.words, folder));
-        let name = named.or_else(|| program.as_ref().map(Program::list_name));
-        let Some(name) = name else { return Ok(None) };
-        store::check_name(&name)?;
-        let store = Store::of_user()?;
-        Ok(Some(Self { store, name, program: program.unwrap_or_default() }))
-    }
-}
-
-/// What a start of `words` would be given by its lists: their name, how much of what they have is
-/// trusted, and what is wrong with them.
-#[must_use]
-pub fn planned(settings: &LearnSettings, words: &[OsString]) -> PlannedLists {
-    let (_, list, LearnedStats { name, trouble, .. }) = lists_of(settings, &Started::here(words));
-    let bytes = list.trusted().map(LearnedEntry::bytes).sum();
-    PlannedLists { name, entries: list.trusted().count() as u64, bytes, trouble }
-}
-
-/// See [`planned`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PlannedLists {
-    /// That of the list that is learned; empty where none is.
-    pub name: String,
-    /// Paths that are looked up ahead.
-    pub entries: u64,
-    /// Of their files.
-    pub bytes: u64,
-    /// Why a list is not used; empty where all is well.
-    pub trouble: String,
-}
-
-/// The list that is learned, what it and the named ones have, and what was wrong with them.
-fn lists_of(
-    settings: &LearnSettings,
-    started: &Started,
-) -> (Option<Target>, LearnedList, LearnedStats) {
-    let mut stats = LearnedStats::default();
-    let (mut list, mut target) = (LearnedList::default(), None);
-    match Target::of(&settings.learning, started) {
-        Ok(found) => target = found,
-        Err(why) => stats.trouble = why.to_string(),
-    }
-    if let Some(target) = &target {
-        stats.name.clone_from(&target.name);
-        match target.store.load(&target.name) {
-            Ok(file) => list = file.map(|file| file.list).unwrap_or_default(),
-            Err(why) => stats.trouble = why.to_string(),
-        }
-    }
-    for path in &settings.files {
-        let path = started.folder.as_deref().unwrap_or(Path::new("")).join(path);
-        match read_file(&path) {
-            Ok(file) => list.merge_list(&file.list),
-            Err(why) => stats.trouble = why.to_string(),
-        }
-    }
-    (target, list, stats)
-}
-
-/// Reads the list in the file at `path`.
-///
-/// # Errors
-/// It cannot be read, or is no list.
-pub fn read_file(path: &Path) -> Result<LearnedFile, StoreError> {
-    let file = File::open(path);
-    let file = file.map_err(|error| StoreError::Io(path.to_owned(), error))?;
-    LearnedFile::read(file).map_err(|why| StoreError::Format(path.to_owned(), why))
 }
 
 /// Paths that workers have: a file system that has proved parallel is given 128 requests.

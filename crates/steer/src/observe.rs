@@ -107,11 +107,13 @@ impl Observers {
             self.discover_at = now + pause;
         }
         let mut moved = false;
-        if self.calls.is_some() && (has_run || some_ended) {
+        // The last records of those are there now, and are taken before they are forgotten.
+        let ended = if some_ended || discovers { self.tree.ended() } else { Vec::new() };
+        if self.calls.is_some() && (has_run || some_ended || !ended.is_empty()) {
             moved = self.poll_calls(now, allowance.share(RECORDS_ONE_IN), sink);
         }
-        if some_ended || discovers {
-            self.tree.reap(now, sink);
+        if !ended.is_empty() {
+            self.tree.reap(&ended, now, sink);
         }
         if has_run {
             // What the program waits for is fetched first.

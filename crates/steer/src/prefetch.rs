@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use forerun_core::cache::{self, SettingsError};
 use forerun_core::effort::{Effort, Spent};
 use forerun_core::planner::{Access, Planner, PlannerSettings, PlannerStats, RequestState};
-use forerun_core::units::Nanos;
+use forerun_core::units::{FileId, Nanos};
 
 use crate::kernel::{self, Residency, Stat};
 use crate::observe::access::{AccessSink, CursorId, EntryAccess};
@@ -62,6 +62,8 @@ pub(crate) struct Prefetcher {
     readers_refused: u64,
     /// Files of the program that were not opened.
     files_refused: u64,
+    /// What was requested for readers in the last call of `advance`.
+    requested: Vec<(FileId, Range<u64>)>,
     /// Processor time of the process whose accesses are reported.
     processor: Option<Nanos>,
     /// What earlier runs have learnt of devices.
@@ -104,6 +106,7 @@ impl Prefetcher {
             is_cold: false,
             readers_refused: 0,
             files_refused: 0,
+            requested: Vec::new(),
             processor: None,
             devices: None,
         })
@@ -254,8 +257,19 @@ impl Prefetcher {
         self.effort.request_cost()
     }
 
+    /// The file of `cursor`.
+    pub(crate) fn file_id(&self, cursor: CursorId) -> Option<FileId> {
+        self.planner.file(cursor)
+    }
+
+    /// What the last call of [`Prefetcher::advance`] has requested for readers.
+    pub(crate) fn requested(&self) -> &[(FileId, Range<u64>)] {
+        &self.requested
+    }
+
     /// Looks what has arrived, and has more prefetched.
     pub(crate) fn advance(&mut self, now: Nanos) {
+        self.requested.clear();
         self.share();
         self.walks.advance(now, self.paid_for());
         self.see_arrivals(now);
@@ -272,6 +286,7 @@ impl Prefetcher {
                 self.planner.complete(now, request.id, RequestState::Cached);
             } else {
                 self.planner.submitted(request.id, cached == 0);
+                self.requested.push((request.file, range.clone()));
                 self.workers.push(Job { source: source.clone(), range });
             }
         }

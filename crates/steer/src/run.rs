@@ -238,8 +238,12 @@ impl Poller for Runner {
     }
 
     fn finish(&mut self) {
-        if let Some(learner) = &mut self.learner {
-            learner.end(self.observers.clock.now());
+        let (now, allowance) = (self.observers.clock.now(), Allowance::of(LAST_POLL_MAX));
+        let Self { observers, prefetcher, learner, .. } = self;
+        if let Some(learner) = learner {
+            // Records from before the program's end.
+            observers.poll_calls(now, allowance, &mut LearningSink { prefetcher, learner });
+            learner.end(now);
         }
         self.publish();
         if let Some(learner) = &mut self.learner {
@@ -298,6 +302,9 @@ impl Runner {
         self.prefetcher.advance(now);
         let list_bytes = self.list_bytes();
         if let Some(learner) = &mut self.learner {
+            for (file, range) in self.prefetcher.requested() {
+                learner.requested(*file, range);
+            }
             learner.advance(now, list_bytes);
             self.prefetcher.set_list(learner.ahead_bytes(), learner.requests());
         }
@@ -389,6 +396,8 @@ const DEVICE: DeviceEstimate = DeviceEstimate {
     bytes_per_second: u64::MAX,
     depth: 32,
 };
+/// Processor time of the last poll, after the program's end.
+const LAST_POLL_MAX: Nanos = Nanos::from_millis(10);
 const INTERVAL_WARM: Nanos = Nanos::from_millis(4);
 /// A program that reads begins soon, and a short one is half over when it is observed late.
 const INTERVAL_EARLY: Nanos = Nanos::from_millis(2);

@@ -9,6 +9,7 @@ mod ends;
 mod explain;
 mod hostile;
 mod illnesses;
+mod learning;
 mod limits;
 mod mappings;
 mod opening;

@@ -9,7 +9,7 @@ use std::iter;
 use std::ops::Range;
 
 use forerun_core::learned::{
-    ENTRIES_MAX, LearnedEntry, LearnedKind, Observed, Version, WHOLE_BYTES,
+    ENTRIES_MAX, LearnedEntry, LearnedKind, Observed, RANGES_MAX, Version, WHOLE_BYTES, used,
 };
 use forerun_core::units::Nanos;
 use rustix::fs::FileType;
@@ -37,6 +37,18 @@ struct Row {
     /// nothing of what was used.
     was_cached: bool,
     touches: Vec<Range<u64>>,
+    /// What was requested of it ahead of the program's readers.
+    requested: Vec<Range<u64>>,
+}
+
+/// What a list had of a path before.
+#[derive(Debug)]
+pub(super) enum Listed<'a> {
+    Nothing,
+    /// Ranges of the version that is there now.
+    Same,
+    /// Ranges of another version.
+    Other(&'a LearnedEntry),
 }
 
 impl Seen {
@@ -65,6 +77,7 @@ impl Seen {
             is_strange: false,
             was_cached: false,
             touches: Vec::new(),
+            requested: Vec::new(),
         };
         self.rows.insert(path.into(), row);
         assert!(self.rows.len() <= ENTRIES_MAX, "paths have a bound");
@@ -131,10 +144,26 @@ impl Seen {
         assert!(row.touches.len() <= TOUCHES_MAX, "ranges of a path have a bound");
     }
 
+    /// `range` of the file at `path` was requested ahead of a reader.
+    pub(super) fn requested(&mut self, path: &[u8], range: &Range<u64>) {
+        let Some(row) = self.rows.get_mut(path) else { return };
+        let last = row.requested.last_mut();
+        if let Some(last) = last.filter(|it| it.start <= range.start && range.start <= it.end) {
+            last.end = last.end.max(range.end);
+        } else if row.requested.len() < RANGES_MAX {
+            row.requested.push(range.clone());
+        }
+        assert!(row.requested.len() <= RANGES_MAX, "requests of a path have a bound");
+    }
+
     /// All of it, for a list. Of large files that were not in memory before it is asked what is
-    /// there now, but for those that `is_listed` knows in this version: there is what was fetched
-    /// of it, and what prefetching has wasted would never leave the list.
-    pub(super) fn observed(&self, is_listed: impl Fn(&[u8], Version) -> bool) -> Vec<Observed> {
+    /// there now, but for those that were `listed` in this version: there is what was fetched
+    /// of it, and what prefetching has wasted would never leave the list. For the same reason what
+    /// was requested ahead of the program and not read is left out.
+    pub(super) fn observed<'a>(
+        &self,
+        listed: impl Fn(&[u8], Version) -> Listed<'a>,
+    ) -> Vec<Observed> {
         // One for all: the kernel may take 10 ms and more to list locks.
         let (mut asked, leases) = (0, LeaseList::new());
         let mut all = Vec::new();
@@ -142,11 +171,13 @@ impl Seen {
             let Some(version) = row.version.filter(|_| !row.is_strange) else { continue };
             let is_large = row.kind == LearnedKind::Read && version.bytes > WHOLE_BYTES;
             let mut ranges = row.ranges(version);
-            if is_large && is_listed(path, version) {
+            let before = if is_large { listed(path, version) } else { Listed::Nothing };
+            if matches!(before, Listed::Same) {
                 ranges = row.touched(version);
             } else if is_large && !row.was_cached && asked < ASKED_MAX {
                 asked += 1;
-                ranges = resident(path, &leases).unwrap_or(ranges);
+                let resident = resident(path, &leases);
+                ranges = resident.map_or(ranges, |it| row.used(it, version, &before));
             }
             let entry = LearnedEntry {
                 path: path.clone(),
@@ -175,6 +206,20 @@ impl Row {
             return iter::once(0..HEAD_BYTES.min(version.bytes)).collect();
         }
         self.touched(version)
+    }
+
+    /// Of what is `resident` at the end what the program used, as far as is known.
+    fn used(
+        &self,
+        resident: Vec<Range<u64>>,
+        version: Version,
+        before: &Listed<'_>,
+    ) -> Vec<Range<u64>> {
+        let mut requested = self.requested.clone();
+        if let Listed::Other(entry) = before {
+            requested.extend(entry.ranges_of(version));
+        }
+        used::used(resident, &requested, &self.touched(version))
     }
 
     /// What observers told of the bytes that were read.

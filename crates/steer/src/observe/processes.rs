@@ -186,10 +186,17 @@ impl ProcessTree {
         self.processes.clear();
     }
 
-    /// Forgets the processes that have ended.
-    pub(crate) fn reap(&mut self, now: Nanos, sink: &mut dyn AccessSink) {
-        self.processes.retain(|_, process| {
-            let is_alive = !has_ended(&process.pidfd);
+    /// The processes that have ended. What they did until then can be told before they are
+    /// forgotten.
+    pub(crate) fn ended(&self) -> Vec<i32> {
+        let ended = self.processes.iter().filter(|(_, process)| has_ended(&process.pidfd));
+        ended.map(|(&pid, _)| pid).collect()
+    }
+
+    /// Forgets the processes `ended`.
+    pub(crate) fn reap(&mut self, ended: &[i32], now: Nanos, sink: &mut dyn AccessSink) {
+        self.processes.retain(|pid, process| {
+            let is_alive = !ended.contains(pid);
             if !is_alive {
                 process.files.close(now, sink);
                 process.mappings.close(now, sink);

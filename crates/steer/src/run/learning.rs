@@ -33,7 +33,7 @@ impl AccessSink for LearningSink<'_> {
         let path = path_of(&file);
         let cursor = self.prefetcher.open(now, file, stat, position)?;
         if let Some(path) = path {
-            let file = self.prefetcher.file(cursor);
+            let file = (self.prefetcher.file_id(cursor), self.prefetcher.file(cursor));
             self.learner.opened(now, cursor, path, stat, file);
         }
         Some(cursor)
