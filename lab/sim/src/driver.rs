@@ -37,7 +37,9 @@ use crate::striped::Striped;
 use crate::trace::Op;
 use crate::workload::{Access, Reader, Workload};
 use device_server::DeviceServer;
-pub use outcome::{LoggedRequest, LoggedWindow, PartitionCounts, Responses, RunOutcome, rate};
+pub use outcome::{
+    LoggedRequest, LoggedWindow, PartitionCounts, Responses, RunOutcome, Warm, rate,
+};
 
 /// The setup of a run.
 pub struct Setup {
@@ -382,7 +384,11 @@ impl EventLoop {
             if due >= self.warm_up {
                 outcome.responses.note(answered_at.since(due), access.op);
             } else {
-                outcome.warm = (outcome.elapsed.max(answered_at), server.busy(now));
+                outcome.warm = Warm {
+                    elapsed: outcome.elapsed.max(answered_at),
+                    busy: server.busy(now),
+                    stats: *self.cache.stats(),
+                };
             }
             if outcome.bytes_wanted < FIRST_BYTES {
                 outcome.delay_first += wait;

@@ -86,6 +86,24 @@ fn responses_are_those_of_the_device_and_grow_where_it_is_overloaded() {
 }
 
 #[test]
+fn a_warm_up_counts_neither_misses_nor_the_time_of_the_device() {
+    let folder = Scratch::new("replay-warm-up");
+    let trace = folder.join("trace.csv");
+    let row = |second: u64, page: u64| format!("{second}.{page:03},{},4096,R\n", page * 4_096);
+    let pages = |second| (0..20).map(move |page| row(second, page)).collect::<String>();
+    fs::write(&trace, format!("time,offset,size,op\n{}{}", pages(0), pages(10))).expect("a file");
+    let common = [trace.to_str().expect("a text"), "--device", "hdd", "--cache", "1M", "--json"];
+    let all = &runs(&common)[0];
+    let warm = &runs(&[&common[..], &["--warm-up", "5s"]].concat())[0];
+    let figures = |row: &Value| {
+        [&row["requests"], &row["hit_ratio"]].map(|count| count.as_f64().expect("a number"))
+    };
+    assert_eq!([figures(all), figures(warm)], [[40.0, 0.5], [20.0, 1.0]]);
+    assert!(number(all, "device_busy_share") > 0.0, "{all}");
+    assert_eq!(warm["device_busy_share"], 0.0, "{warm}");
+}
+
+#[test]
 fn a_file_is_read_and_stays_as_it_was() {
     let folder = Scratch::on_disk("cli-replay-file");
     let trace = written(&folder);

@@ -30,15 +30,16 @@ pub(super) fn run(plan: &Plan, case: Case<'_>, spec: &str) -> Result<Replayed> {
         other => anyhow!("{}: {other}; give the cache more with --cache", name()),
     })?;
     scheduled.require_whole()?;
+    let warm = outcome.warm;
     Ok(Replayed {
         responses: outcome.responses,
-        elapsed: outcome.elapsed.since(outcome.warm.0),
-        hits: outcome.stats.hits,
-        pages: outcome.stats.demanded,
+        elapsed: outcome.elapsed.since(warm.elapsed),
+        hits: outcome.stats.hits - warm.stats.hits,
+        pages: outcome.stats.demanded - warm.stats.demanded,
         device_requests: outcome.requests,
         bytes_read: outcome.bytes_read,
         bytes_written: outcome.bytes_written,
-        busy: Some(outcome.busy.since(outcome.warm.1)),
+        busy: Some(outcome.busy.since(warm.busy)),
         flush: None,
         late_p99: None,
         window_sizes: outcome.window_sizes,

@@ -31,6 +31,17 @@ pub struct LoggedWindow {
     pub opened: WindowRecord,
 }
 
+/// The counts of a run as the last request that was due in its warm-up was answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Warm {
+    /// [`RunOutcome::elapsed`].
+    pub elapsed: Nanos,
+    /// [`RunOutcome::busy`].
+    pub busy: Nanos,
+    /// The core's counts.
+    pub stats: Stats,
+}
+
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunOutcome {
@@ -44,8 +55,8 @@ pub struct RunOutcome {
     pub bytes_written: u64,
     /// How long the devices had requests, on average, until the last read or write was answered.
     pub busy: Nanos,
-    /// The two before the warm-up had ended.
-    pub warm: (Nanos, Nanos),
+    /// What of this belongs to the warm-up.
+    pub warm: Warm,
     /// Requests of the device.
     pub requests: u64,
     /// The total delay of reads beyond reads of cached pages.
