@@ -94,7 +94,7 @@ class ForerunCache(BaseCache):
         *,
         memory: int | str = 256 << 20,
         connections: int = 16,
-        request: int | str = 9 << 18,
+        request: int | str = 4 << 20,
         readahead: str = _READAHEAD,
         retries: int = RETRIES,
         remember: bool = True,

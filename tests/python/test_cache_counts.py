@@ -60,6 +60,34 @@ def test_cursors_cost_what_they_read(
     assert len(store.ranges) <= store.size / request_mean + 4 * cursors
 
 
+@pytest.mark.parametrize("random_order", [False, True], ids=["in-turn", "random"])
+@pytest.mark.parametrize("cursors", [2, 3, 13, 57, 200])
+def test_readers_of_parts_fetch_nothing_that_another_has_read(
+    cursors: int, random_order: bool
+) -> None:
+    each = 256 * MIB // cursors // (64 * KIB) * (64 * KIB)
+    store = Store(cursors * each)
+    cache = ForerunCache(0, store, store.size)
+    for cursor, turn in turns(cursors, each // (64 * KIB), random_order):
+        start = cursor * each + turn * 64 * KIB
+        assert len(cache._fetch(start, start + 64 * KIB)) == 64 * KIB
+    assert store.fetched <= 1.05 * store.size
+
+
+def test_a_reader_that_goes_on_where_another_began_waits_there_once() -> None:
+    store = Store(64 * MIB)
+    cache = ForerunCache(0, store, store.size, memory="8M", connections=2)
+    half = store.size // 2
+    for start in (half, 0):
+        for at in range(start, start + half, 64 * KIB):
+            cache._fetch(at, at + 64 * KIB)
+    before = cache.miss_count
+    for at in range(half, store.size, 64 * KIB):
+        assert bool(cache._fetch(at, at + 64 * KIB) == content(at, at + 64 * KIB))
+    # A stream begins with two or three waits; a fetcher in memory has few others.
+    assert cache.miss_count - before <= (store.size - half) // (256 * KIB)
+
+
 @pytest.mark.parametrize("shift", [0, 1234], ids=["aligned", "unaligned"])
 def test_random_reads_cost_what_they_want(shift: int) -> None:
     store = Store(256 * MIB)

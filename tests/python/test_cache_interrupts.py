@@ -217,7 +217,8 @@ def an_error_of_a_handler_is_no_failed_readahead() -> None:
             met.append(start)
             signal.raise_signal(signal.SIGALRM)
 
-    cache = ForerunCache(0, Hooked(SIZE, hook), SIZE, memory=MEMORY)
+    # So that windows are cut to more than a step.
+    cache = ForerunCache(0, Hooked(SIZE, hook), SIZE, memory=2 * MEMORY)
     late = 0
     for start in range(0, SIZE - STEP, STEP):
         try:

@@ -49,6 +49,7 @@ mod policies;
 mod readaheads;
 mod reclaim;
 mod rules;
+mod runs;
 mod settings;
 mod shares;
 mod sizing;
@@ -62,6 +63,7 @@ use partition::{OpenRetraction, Partition};
 use readaheads::Readaheads;
 use rules::Ranges;
 pub use rules::{PartitionText, Rule};
+use runs::ReadRuns;
 pub use settings::{OpenError, PartitionSettings, REST, Settings, SettingsError};
 pub use shares::PartitionView;
 use sizing::Sizer;
@@ -130,6 +132,8 @@ pub struct Cache {
     tickets: HashMap<FrameId, Ticket, FixedState>,
     /// Windows that were explained; their numbers are those before.
     windows: u32,
+    /// What was read, where windows end at it.
+    read_runs: Option<ReadRuns>,
     /// Outcomes that were not reported yet, by window.
     unreported: Vec<(u32, PrefetchOutcomes)>,
     now: Nanos,
@@ -237,6 +241,7 @@ impl Cache {
             reported: None,
             tickets: HashMap::with_hasher(FixedState),
             windows: 0,
+            read_runs: None,
             unreported: Vec::new(),
             now: Nanos(0),
             events: 0,

@@ -32,7 +32,7 @@ STANDIN = Path(__file__).parent / "data_loader.py"
 RECORDS, RECORD_BYTES = 203, 65_536
 ROWS = 2_000_000
 # The largest request of a cache as it comes; blocks and chunks of the files are larger.
-REQUEST_BYTES_MAX = 9 << 18
+REQUEST_BYTES_MAX = 4 << 20
 # A page at the edge of two records may come twice, and a footer comes in every process.
 FETCHED_MAX = 1.3
 

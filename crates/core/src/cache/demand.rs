@@ -18,6 +18,7 @@
 
 use super::inflight::{Node, Run, Walk};
 use super::rules::Place;
+use super::runs::ReadRuns;
 use super::{Cache, FileId, Frame, FrameId, HandleId, NIL, PageId, RequestId};
 use crate::device::estimate::Estimate;
 use crate::event::{Action, Error};
@@ -69,6 +70,15 @@ impl Cache {
         if walk.row.is_none() {
             self.actions.list.push(Action::Done { request });
         }
+        if let Some(runs) = &mut self.read_runs {
+            runs.add(file, first, end);
+        }
+    }
+
+    /// From now on windows end where another reader's run begins. For a driver that sends every
+    /// read: what the hit buffer has is not seen here.
+    pub(crate) fn stop_at_runs(&mut self) {
+        self.read_runs = Some(ReadRuns::default());
     }
 
     /// One page of a request: serves it, or has the request wait for it.
@@ -180,6 +190,8 @@ impl Cache {
         let stream = stream.filter(|row| self.readahead.shared(row.partition, place.partition));
         let stream = stream.and_then(|row| row.stream);
         let next = PageId { file, index: index.saturating_add(u64::from(count)) };
+        let run = self.read_runs.as_ref().and_then(|runs| runs.next(file, next.index));
+        let file_end = self.file(file).pages.min(place.pages.end);
         let Estimate { profile, known } = self.estimate();
         let mut demand = Demand {
             handle: reader.handle,
@@ -191,7 +203,7 @@ impl Cache {
             previous_end: reader.previous_end,
             cached_before,
             cached_after,
-            file_pages: self.file(file).pages.min(place.pages.end),
+            file_pages: run.map_or(file_end, |start| start.min(file_end)),
             congested: reader.congested,
             stream,
             follows_cached: trigger == Trigger::Miss && self.pages.contains_key(&next),

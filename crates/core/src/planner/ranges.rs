@@ -141,7 +141,7 @@ impl RangePlanner {
         let state = State {
             file_bytes,
             extents: Extents::new(core.frames),
-            queue: FetchQueue::default(),
+            queue: FetchQueue::new(settings.connections, settings.request_bytes_max),
             streams: StreamCount::default(),
             current: None,
             out: Vec::new(),
@@ -158,6 +158,7 @@ impl RangePlanner {
             previous_end: None,
             stats: RangesStats::default(),
         };
+        planner.cache.stop_at_runs();
         let (handle, file, partition) = (HANDLE, FILE, PartitionId(0));
         let file_pages = file_bytes.div_ceil(RANGE_PAGE_BYTES.into()).max(1);
         planner.send(Nanos(0), Event::Open { handle, file, partition, file_pages });
@@ -273,7 +274,9 @@ impl RangePlanner {
         self.stats.fetches += 1;
         self.stats.bytes_fetched += bytes;
         self.state.extents.fill(&fetch, self.state.file_bytes);
-        self.send(now, Event::Arrived { first: fetch.frames[0], count: fetch.count() });
+        for (first, count) in fetch.runs() {
+            self.send(now, Event::Arrived { first, count });
+        }
         self.prefetch_known(now);
         Some(fetch)
     }
@@ -293,8 +296,9 @@ impl RangePlanner {
     fn fail(&mut self, now: Nanos, id: FetchId, fetch: &FetchRow) {
         self.stats.failures += 1;
         self.state.out.push(RangeAction::FetchFailed(id));
-        let (first, count) = (fetch.frames[0], fetch.count());
-        self.send(now, Event::Failed { first, count, errno: EIO });
+        for (first, count) in fetch.runs() {
+            self.send(now, Event::Failed { first, count, errno: EIO });
+        }
     }
 
     /// Prefetches what a reader at even distances comes to next. The read goes first, so that the
@@ -389,7 +393,7 @@ impl Driver for State {
         assert_eq!(pages, frames.len() as u64, "{start}..{end} has a frame for each page");
         let demand = kind == FetchKind::Demand;
         self.out.push(RangeAction::Fetch { start, end, demand });
-        self.queue.add(FetchRow { start, end, demand, frames: frames.to_vec() });
+        self.queue.add(FetchRow::new((start, end), demand, frames));
     }
 
     fn done(&mut self, request: RequestId) {

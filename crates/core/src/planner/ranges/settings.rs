@@ -19,7 +19,7 @@ use crate::units::Nanos;
 pub struct RangesSettings {
     /// Memory for pages, in bytes; a file that is smaller takes less.
     pub memory_bytes: u64,
-    /// The largest fetch, in bytes.
+    /// The largest fetch, in bytes; windows are cut into halves of it, of 64 KiB at least.
     pub request_bytes_max: u32,
     /// Threads that fetch; readahead waits where so many fetches per thread are queued.
     pub connections: u32,
@@ -35,7 +35,7 @@ impl Default for RangesSettings {
     fn default() -> Self {
         Self {
             memory_bytes: 256 << 20,
-            request_bytes_max: 9 << 18,
+            request_bytes_max: 4 << 20,
             connections: 16,
             readahead: "streams:first=1M".into(),
             policy: eviction::DEFAULT.into(),
@@ -63,7 +63,7 @@ impl RangesSettings {
         }
         let mut core = cache::Settings::new(frames, &self.policy, &self.readahead);
         core.page_bytes = page_bytes;
-        core.request_pages_max = self.request_bytes_max / page_bytes;
+        core.request_pages_max = self.cut_bytes() / page_bytes;
         core.handles_max = 1;
         core.files_max = 1;
         core.explain = true;
@@ -72,6 +72,11 @@ impl RangesSettings {
         // A reader that waits for a frame waits for fetches that will end.
         core.wait_max = Nanos(u64::MAX);
         Ok(core)
+    }
+
+    /// Windows are cut to so many bytes, which [`FetchQueue`](super::FetchQueue) may join again.
+    fn cut_bytes(&self) -> u32 {
+        (self.request_bytes_max / 2).max(self.request_bytes_max.min(CUT_BYTES_MIN))
     }
 
     /// What the policy sizes windows by. The cache does not measure its store: what one file sees
@@ -89,13 +94,15 @@ impl RangesSettings {
             depth: self.connections,
         };
         let in_flight = u64::from(self.connections) * u64::from(self.request_bytes_max);
-        let profile = device.profile(in_flight, self.request_bytes_max / 2);
+        let profile = device.profile(in_flight, (self.cut_bytes() / 2).max(RANGE_PAGE_BYTES));
         let in_access = u128::from(bytes_per_second) * u128::from(latency.0) / 1_000_000_000;
         let most = u32::try_from(in_access).unwrap_or(u32::MAX).max(RANGE_PAGE_BYTES);
         DeviceProfile { request_bytes: profile.request_bytes.min(most), ..profile }
     }
 }
 
+/// Requests that are smaller are not cut.
+const CUT_BYTES_MIN: u32 = 64 << 10;
 /// A smaller cache is refused.
 const FRAMES_MIN: u64 = 64;
 /// A file that is smaller has so many all the same: a readahead window fits, whatever its file.
@@ -113,15 +120,15 @@ mod tests {
 
     #[test]
     fn what_is_known_of_a_store_bounds_what_is_in_flight() {
-        let all = 36 << 20;
+        let all = 64 << 20;
         #[rustfmt::skip]
         let rows = [ // why                        ms   MB/s  rate   in flight      window's half
-            ("nothing is known",                   0,   0,    false, all,           9 << 17),
-            ("its rate was not seen",              30,  10,   false, all,           9 << 17),
+            ("nothing is known",                   0,   0,    false, all,           1 << 20),
+            ("its rate was not seen",              30,  10,   false, all,           1 << 20),
             ("a slow link: four accesses' worth",  30,  10,   true,  1_200_000,     300_000),
             ("no less than a usual access",        1,   10,   true,  1_200_000,     300_000),
-            ("far away",                           300, 10,   true,  12_000_000,    9 << 17),
-            ("fast: what connections carry",       30,  700,  true,  all,           9 << 17),
+            ("far away",                           300, 10,   true,  12_000_000,    1 << 20),
+            ("fast: what connections carry",       30,  700,  true,  all,           1 << 20),
             ("nearly nothing",                     30,  0,    true,  0,             8192),
         ];
         for (why, millis, megabytes, rate, in_flight, request) in rows {

@@ -59,7 +59,7 @@ impl StoreKnowledge {
 }
 
 /// The estimator's measure of a large request: the largest of a cache with usual settings.
-const REQUEST_BYTES_MAX: u32 = 9 << 18;
+const REQUEST_BYTES_MAX: u32 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
