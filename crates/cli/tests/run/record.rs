@@ -69,6 +69,8 @@ fn a_blocked_open_is_recorded_with_its_directory_and_the_trace_is_replayed() {
     if words(&output).contains("may not be asked") {
         return skip(test, "processes may not be observed here");
     }
+    let next = format!("next: `forerun sim walks {} --device", file.display());
+    assert!(words(&output).contains(&next), "{}", words(&output));
     let lines = lines(&file);
     assert_eq!(lines[0]["forerun_accesses"], 2);
     let is_open = |line: &&Value| line["call"] == "open" && line["path"] == "p\\\\ \\xff";

@@ -79,7 +79,27 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     output::file(&file, &bytes)?;
     let (calls, entries) = (trace.calls.len(), trace.tree.count() - 1);
     note(&format!("{}: {calls} calls; {entries} entries of directories", args.output.display()));
+    for line in next(&args.output, calls) {
+        note(&line);
+    }
     Ok(recording.status)
+}
+
+/// What can be done with a trace of so many calls, as lines.
+fn next(path: &Path, calls: usize) -> Vec<String> {
+    let path = path.display();
+    if calls == 0 {
+        return vec![
+            "a call is recorded where a poll meets the program in it: one whose files are in \
+             memory is hardly met"
+                .to_owned(),
+        ];
+    }
+    vec![
+        format!("next: `forerun sim walks {path} --device cloud`: what walks would fetch ahead"),
+        format!("next: `forerun sim {path} --policy lru,s3-fifo`: misses of caches"),
+        format!("next: `forerun replay {path} --device cloud`: response times"),
+    ]
 }
 
 /// What is missing in the trace, as lines.
