@@ -91,8 +91,11 @@ pub struct Demand {
     /// Resident or in-flight pages just after `first` without a hole, at most [`Probes::after`].
     /// Taken on a marker; else 0.
     pub cached_after: u32,
-    /// Pages in the file.
+    /// Where windows end at the latest: the pages in the file, or in the part of it that is the
+    /// reader's.
     pub file_pages: u64,
+    /// Pages among which chance chooses: those in the file, or in the partition's part of it.
+    pub all_pages: u64,
     /// Whether the device has more to do than it should be given ahead of need.
     pub congested: bool,
     /// The stream that brought the marker, or on a miss the page before `first`, if one did.

@@ -204,6 +204,7 @@ impl Cache {
             cached_before,
             cached_after,
             file_pages: run.map_or(file_end, |start| start.min(file_end)),
+            all_pages: file_end,
             congested: reader.congested,
             stream,
             follows_cached: trigger == Trigger::Miss && self.pages.contains_key(&next),

@@ -266,7 +266,7 @@ impl Streams {
             // The file may have been cut, and what a stride lost may lie behind its reader.
             stream.frontier = stream.frontier.min(demand.file_pages).max(demand.first + 1);
             let fits = |stride: &Stride| stride.piece <= u64::from(self.window_max);
-            if let Some(stride) = stream.runs.stride(demand.file_pages).filter(fits) {
+            if let Some(stride) = stream.runs.stride(demand.all_pages).filter(fits) {
                 stream.reach(demand.first);
                 stream.pace = stream.pace.renewed(self.uses, stream.reached);
                 return self.strided(demand, id, stream, stride);

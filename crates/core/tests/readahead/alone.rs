@@ -33,7 +33,7 @@ struct Placed {
 }
 
 fn marker() -> Demand {
-    Demand { file_pages: 1 << 40, ..demand(Trigger::Marker, 0, 1) }
+    Demand { file_pages: 1 << 40, all_pages: 1 << 40, ..demand(Trigger::Marker, 0, 1) }
 }
 
 impl Policy {

@@ -47,6 +47,7 @@ pub(crate) fn demand(trigger: Trigger, first: u64, count: u32) -> Demand {
         cached_before: 0,
         cached_after: 0,
         file_pages: FAR,
+        all_pages: FAR,
         congested: false,
         stream: None,
         follows_cached: false,

@@ -220,6 +220,7 @@ impl Walk {
             cached_before,
             cached_after,
             file_pages: self.file_pages,
+            all_pages: self.file_pages,
             congested: read.congested,
             stream: neighbour.and_then(|page| self.streams.get(&page).copied()),
             follows_cached: trigger == Trigger::Miss && self.cached.contains(&read.end),

@@ -75,7 +75,7 @@ impl Streams {
         let expected = demand.stream.and_then(|id| self.live.get(id));
         let expected = expected.is_some_and(|stream| stream.frontier == first);
         let lonely = self.is_lonely(file);
-        let most = if lonely { pages_u32(demand.file_pages / ODDS_NEXT) } else { u32::MAX };
+        let most = if lonely { pages_u32(demand.all_pages / ODDS_NEXT) } else { u32::MAX };
         let forward = Opening { direction: Direction::Forward, before: 0, most };
         let beside = self.files.get(&file).map_or_else(Beside::default, |row| row.beside);
         if first > 0 && demand.opens_request && !is_next && !expected {
@@ -113,7 +113,7 @@ impl Streams {
         let row = self.files.entry(demand.file).or_default();
         // Behind what a stream's window has brought, chance has other odds.
         let is_seen = demand.cached_before > 0 && demand.stream.is_none();
-        row.beside.missed(demand.file_pages, row.lone_places(), is_seen);
+        row.beside.missed(demand.all_pages, row.lone_places(), is_seen);
     }
 
     /// The largest window of a stream behind a lone read, where all lone reads may turn out to
@@ -129,7 +129,7 @@ impl Streams {
     /// `beside` says how many more streams justify.
     fn affordable(&self, demand: &Demand, odds: u64, beside: Beside) -> u32 {
         let places = self.files.get(&demand.file).map_or(0, File::lone_places);
-        if places < FEW_PLACES { u32::MAX } else { beside.window(demand.file_pages, places * odds) }
+        if places < FEW_PLACES { u32::MAX } else { beside.window(demand.all_pages, places * odds) }
     }
 
     /// The page behind the end of the run that a miss begins, if it is predicted.

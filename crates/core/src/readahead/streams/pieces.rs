@@ -76,7 +76,7 @@ impl Streams {
     pub(super) fn resumed(&mut self, demand: &Demand, runs: Runs) -> Option<Decision> {
         // Beside cached pages there is no gap.
         let lone = demand.cached_before == 0 && !demand.follows_cached;
-        let stride = runs.stride(demand.file_pages).filter(|stride| {
+        let stride = runs.stride(demand.all_pages).filter(|stride| {
             lone && stride.holds(demand.first) && stride.piece <= u64::from(self.window_max)
         })?;
         let recent = &self.files.get(&demand.file)?.recent;
