@@ -13,7 +13,7 @@
 //! by the short waits alone, and only where no disk takes so long.
 //!
 //! # Invariants
-//! - A few waits are no evidence: there is no answer from less than [`WAITS_MIN`].
+//! - A few waits are no evidence: there is no answer from less than `WAITS_MIN`.
 //! - What a device may do beyond the waits is never counted as known.
 //! # Sources
 //! The times of arms are those of `estimate`.
