@@ -195,14 +195,11 @@ impl ProcessTree {
 
     /// Forgets the processes `ended`.
     pub(crate) fn reap(&mut self, ended: &[i32], now: Nanos, sink: &mut dyn AccessSink) {
-        self.processes.retain(|pid, process| {
-            let is_alive = !ended.contains(pid);
-            if !is_alive {
-                process.files.close(now, sink);
-                process.mappings.close(now, sink);
-            }
-            is_alive
-        });
+        for pid in ended {
+            let Some(mut process) = self.processes.remove(pid) else { continue };
+            process.files.close(now, sink);
+            process.mappings.close(now, sink);
+        }
     }
 
     /// Whether any process may have run since the last call, or has a pending scan. Updates the

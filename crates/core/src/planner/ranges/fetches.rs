@@ -47,8 +47,7 @@ pub struct FetchRow {
     pub demand: bool,
     /// The frames of its pages, in their order; at least one.
     pub frames: Vec<FrameId>,
-    /// How many of these each of the fetches has that are claimed as this one; empty where it is
-    /// one.
+    /// How many of these each of the fetches has that are claimed as this one; at least one.
     parts: Vec<u32>,
 }
 
@@ -65,15 +64,13 @@ pub struct FetchQueue {
 impl FetchRow {
     pub(super) fn new((start, end): (u64, u64), demand: bool, frames: &[FrameId]) -> Self {
         assert!(start < end && !frames.is_empty(), "{start}..{end} has bytes");
-        Self { start, end, demand, frames: frames.into(), parts: Vec::new() }
+        let count = u32::try_from(frames.len()).expect("no more than there are frames");
+        Self { start, end, demand, frames: frames.into(), parts: [count].into() }
     }
 
     /// The first frame and the number of frames of each fetch that was claimed as this one.
     pub(super) fn runs(&self) -> impl Iterator<Item = (FrameId, u32)> {
-        let all = self.count();
-        let counts = if self.parts.is_empty() { &[all][..] } else { &self.parts };
-        let counts: Vec<u32> = counts.into();
-        counts.into_iter().scan(0, |at, count| {
+        self.parts.iter().scan(0, |at, &count| {
             let first = self.frames[*at as usize];
             *at += count;
             Some((first, count))
@@ -83,16 +80,9 @@ impl FetchRow {
     /// Appends `next`, which begins where this one ends.
     fn join(&mut self, next: FetchRow) {
         assert!(self.end == next.start && !self.demand && !next.demand, "{self:?}, {next:?}");
-        if self.parts.is_empty() {
-            self.parts.push(self.count());
-        }
-        self.parts.push(next.count());
+        self.parts.extend(next.parts);
         self.frames.extend(next.frames);
         self.end = next.end;
-    }
-
-    fn count(&self) -> u32 {
-        u32::try_from(self.frames.len()).expect("no more than there are frames")
     }
 }
 

@@ -11,7 +11,7 @@
 use super::pace::{Pace, Part};
 use super::strides::Runs;
 use super::{
-    Beside, Cause, Decision, Demand, Direction, File, GROWTH, OPENING_MIN, Stream, Streams, Window,
+    Beside, Cause, Decision, Demand, Direction, GROWTH, OPENING_MIN, Stream, Streams, Window,
     pages_u32, window,
 };
 use crate::readahead::StreamId;
@@ -77,13 +77,18 @@ impl Streams {
         let lonely = self.is_lonely(file);
         let most = if lonely { pages_u32(demand.all_pages / ODDS_NEXT) } else { u32::MAX };
         let forward = Opening { direction: Direction::Forward, before: 0, most };
-        let beside = self.files.get(&file).map_or_else(Beside::default, |row| row.beside);
+        let row = self.files.entry(file).or_default();
+        // What was seen before: a miss is no evidence of itself.
+        let (places, beside) = (row.lone_places(), row.beside);
         if first > 0 && demand.opens_request && !is_next && !expected {
-            self.note_beside(demand);
+            // Behind what a stream's window has brought, chance has other odds.
+            let is_seen = demand.cached_before > 0 && demand.stream.is_none();
+            row.beside.missed(demand.all_pages, places, is_seen);
         }
-        let after = self.affordable(demand, ODDS, Beside::default());
-        let after = after.max(self.affordable(demand, ODDS, beside).min(self.begins_with(demand)));
-        let before = self.affordable(demand, ODDS_BACKWARD, Beside::default());
+        let affordable = |odds, beside| affordable(demand.all_pages, places, odds, beside);
+        let more = affordable(ODDS, beside).min(self.begins_with(demand, places));
+        let after = affordable(ODDS, Beside::default()).max(more);
+        let before = affordable(ODDS_BACKWARD, Beside::default());
         let worth_it = |most| most >= self.opening(demand).min(AFFORDABLE_MIN);
         let known = if first == 0 || is_next || expected {
             Some(Opening { before: demand.cached_before.max(1), ..forward })
@@ -108,28 +113,11 @@ impl Streams {
         guess.then_some(forward)
     }
 
-    /// Counts a miss that no stream expects, and whether it lies behind cached pages.
-    fn note_beside(&mut self, demand: &Demand) {
-        let row = self.files.entry(demand.file).or_default();
-        // Behind what a stream's window has brought, chance has other odds.
-        let is_seen = demand.cached_before > 0 && demand.stream.is_none();
-        row.beside.missed(demand.all_pages, row.lone_places(), is_seen);
-    }
-
-    /// The largest window of a stream behind a lone read, where all lone reads may turn out to
-    /// begin streams, and memory is there for all of them.
-    fn begins_with(&self, demand: &Demand) -> u32 {
-        let places = self.files.get(&demand.file).map_or(0, File::lone_places);
+    /// The largest window of a stream behind one of the lone reads at `places`, where all of them
+    /// may turn out to begin streams, and memory is there for all.
+    fn begins_with(&self, demand: &Demand, places: u64) -> u32 {
         let share = u64::from(self.bounds.ahead_pages_max) / (self.count() + places);
         self.opening(demand).min(pages_u32(share))
-    }
-
-    /// Pages that may be fetched since there are cached ones beside a miss. A random read of a file
-    /// of `n` pages meets one of `k` such places in `k` of `n` cases, and then they go to waste:
-    /// `beside` says how many more streams justify.
-    fn affordable(&self, demand: &Demand, odds: u64, beside: Beside) -> u32 {
-        let places = self.files.get(&demand.file).map_or(0, File::lone_places);
-        if places < FEW_PLACES { u32::MAX } else { beside.window(demand.all_pages, places * odds) }
     }
 
     /// The page behind the end of the run that a miss begins, if it is predicted.
@@ -173,6 +161,13 @@ impl Streams {
             end: None,
         }
     }
+}
+
+/// Pages that may be fetched since there are cached ones beside a miss. A random read of a file of
+/// so many `pages` meets one of `places` in as many of these cases, and then they go to waste:
+/// `beside` says how many more streams justify.
+fn affordable(pages: u64, places: u64, odds: u64, beside: Beside) -> u32 {
+    if places < FEW_PLACES { u32::MAX } else { beside.window(pages, places * odds) }
 }
 
 /// The window of `size` that a miss opens, if it is more than the demanded pages.
