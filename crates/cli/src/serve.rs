@@ -86,6 +86,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "auto|manual", requires = "partitions", default_value = "manual",
           value_parser = sizing)]
     sizing: Sizing,
+    /// Memory that sizing leaves at least to the rest: to what no partition takes
+    #[arg(long, value_name = "SIZE", requires = "partitions", value_parser = bytes)]
+    rest_min: Option<u64>,
     /// The system interface that reads files
     #[arg(long, value_name = "INTERFACE", value_enum, default_value_t = Interface::Auto)]
     io: Interface,
@@ -333,6 +336,7 @@ fn cache(args: &Args) -> Result<Cache> {
         readahead: args.readahead.clone(),
         partitions: args.partitions.clone(),
         sizing: args.sizing,
+        rest_bytes_min: args.rest_min.unwrap_or(0),
         ..Settings::default()
     };
     settings.files.backend = match args.io {

@@ -138,6 +138,13 @@ impl Builder {
         self
     }
 
+    /// The memory that [`Sizing::Auto`] leaves to `rest` at least, as [`Partition::bytes_min`] says
+    /// it of the others.
+    pub fn rest_bytes_min(mut self, bytes: u64) -> Self {
+        self.settings.rest_bytes_min = bytes;
+        self
+    }
+
     /// The system interface that reads files. Default: the best that works.
     pub fn backend(mut self, backend: Backend) -> Self {
         self.settings.files.backend = backend;

@@ -33,6 +33,9 @@ pub struct Settings {
     /// Partitions, in the order in which their rules are matched. What they leave of the cache is
     /// the partition `rest`, for all that no rule takes.
     pub partitions: Vec<Partition>,
+    /// Memory that [`Sizing::Auto`] leaves to `rest` at least, beside a window of its readahead
+    /// and a largest request.
+    pub rest_bytes_min: u64,
     /// Whether memory moves between partitions by itself, to where it brings more hits.
     pub sizing: Sizing,
     /// Where a partition has less memory free than this, pages of it are evicted before a read
@@ -96,6 +99,7 @@ impl Default for Settings {
             policy: "2q-star".into(),
             readahead: "streams".into(),
             partitions: Vec::new(),
+            rest_bytes_min: 0,
             sizing: Sizing::Manual,
             pool_bytes_min: 0,
             pool_bytes_max: 0,
@@ -172,7 +176,9 @@ impl Settings {
         let shares = core.partitions[1..].iter().map(|part| u64::from(part.frames)).sum::<u64>();
         let rest = u64::from(frames).checked_sub(shares);
         let rest = rest.ok_or(cache::SettingsError::Shares { shares, frames })?;
-        core.partitions[0].frames = u32::try_from(rest).expect("at most all frames");
+        let given = &mut core.partitions[0];
+        given.frames = u32::try_from(rest).expect("at most all frames");
+        given.frames_min = pages(self.rest_bytes_min);
         Ok(core)
     }
 

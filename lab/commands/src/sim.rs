@@ -92,6 +92,9 @@ pub struct Args {
     #[arg(long, value_name = "auto|manual", requires = "partitions", default_value = "manual",
           value_parser = specs::sizing)]
     sizing: Sizing,
+    /// What sizing leaves at least to the rest: to what no partition takes
+    #[arg(long, value_name = "SIZE", requires = "partitions", value_parser = specs::size)]
+    rest_min: Option<Size>,
     /// All traces together through one cache without partitions, as a measure of those with them
     #[arg(long, conflicts_with_all = ["device", "readahead", "sample", "plot"])]
     together: bool,
@@ -213,6 +216,7 @@ struct Plan {
     together: bool,
     partitions: Vec<partitioned::Given>,
     sizing: Sizing,
+    rest_min: Option<Size>,
     /// Empty: replacement alone.
     readaheads: Vec<String>,
     /// A case each; `None` is one without a thread.
@@ -278,6 +282,7 @@ impl Plan {
             together: args.together || !args.partitions.is_empty(),
             partitions: partitioned::parse(&args.partitions)?,
             sizing: args.sizing,
+            rest_min: args.rest_min,
             sizes: specs::sizes(args.size.as_deref().unwrap_or(size))?,
             readaheads,
             prefetches: specs::prefetches(&args.prefetch)?,

@@ -100,6 +100,14 @@ fn sizing_moves_pages_from_a_scan_to_a_loop_and_tells_why() {
     assert!(gains > 0.05, "{first}");
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
     assert!(table.contains("its last moves") && table.contains("gain"), "{table}");
+    // The scan is what no partition takes.
+    let own = ["--partition", "loop=50:lru:file=loop.*", "--sizing", "auto"];
+    for (least, kept) in [("10", 10..45), ("45", 45..50)] {
+        let words = [&line[..], &own, &["--rest-min", least]].concat();
+        let rest = &runs(&folder, &words)[0]["partitions"][0];
+        let pages = rest["pages"].as_u64().expect("pages");
+        assert!(rest["pages_min"] == kept.start && kept.contains(&pages), "{rest}");
+    }
     let alone = sim(&folder, &[&line[..], &["--sizing", "auto"]].concat());
     assert_eq!(alone.status.code(), Some(2), "sizes of one partition cannot change");
 }

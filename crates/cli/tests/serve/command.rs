@@ -256,8 +256,8 @@ fn sizing_gives_a_loop_what_a_scan_has_no_use_for_and_tells_each_move() {
     }
     let files = [("loop", &bytes(5 << 20)[..]), ("scan", &bytes(32 << 20)[..])];
     let shares = "--partition loop=4M:lru:file=loop --partition scan=3M:lru:file=scan";
-    let server =
-        Server::of(&files, &format!("--cache 8M --sizing auto --metrics 127.0.0.1:0 {shares}"));
+    let sizing = "--sizing auto --rest-min 1280K --metrics 127.0.0.1:0";
+    let server = Server::of(&files, &format!("--cache 8M {sizing} {shares}"));
     let mut tells = serde_json::Value::Null;
     let has_grown =
         |tells: &serde_json::Value| tells["partitions"][1]["bytes"].as_u64() >= Some(5 << 20);
@@ -272,6 +272,7 @@ fn sizing_gives_a_loop_what_a_scan_has_no_use_for_and_tells_each_move() {
         }
     }
     assert!(has_grown(&tells), "{tells}");
+    assert_eq!(tells["partitions"][0]["bytes_min"], 1_280 << 10);
     let moves = tells["moves"].as_array().unwrap();
     assert!(moves.iter().any(|one| one["to"] == "loop" && one["from"] == "scan"), "{tells}");
     assert!(server.metrics("/metrics").contains("partition_got_bytes_total{partition=\"loop\"}"));

@@ -229,7 +229,8 @@ fn ten_thousand_resizes_under_eight_threads_lose_nothing_and_replay() {
 #[test]
 fn sizing_gives_frames_to_the_client_that_reads_again_and_replays() {
     let parts = vec![Partition::new("scan", 32 * PAGE, client("scan")).bytes_min(8 * PAGE)];
-    let settings = Settings { sizing: Sizing::Auto, ..parted(64, "off", parts) };
+    let parted = parted(64, "off", parts);
+    let settings = Settings { sizing: Sizing::Auto, rest_bytes_min: 9 * PAGE, ..parted };
     let journal = Journal::new(1 << 30);
     let cache = Cache::recorded(settings.clone(), Box::new(journal.clone())).unwrap();
     let again = cache.open_store(Arc::new(Pattern::new(4_000 * PAGE))).unwrap();
@@ -245,6 +246,7 @@ fn sizing_gives_frames_to_the_client_that_reads_again_and_replays() {
     assert!(parts[0].bytes >= 50 * PAGE, "{parts:?}");
     assert_eq!(parts[0].bytes + parts[1].bytes, 64 * PAGE);
     assert!(parts[1].bytes >= 8 * PAGE && parts[1].bytes_min >= 8 * PAGE, "{parts:?}");
+    assert_eq!(parts[0].bytes_min, 9 * PAGE);
     let moves = cache.moves();
     let bytes: u64 = moves.iter().map(|one| one.bytes).sum();
     assert_eq!((bytes, bytes), (parts[0].got_bytes, parts[1].gave_bytes), "{moves:?}");

@@ -62,7 +62,7 @@ pub(super) fn run(plan: &Plan, kept: &mut Kept<KeptRun>, results: &mut Results) 
     for policy in &plan.policies {
         for &size in &plan.sizes {
             let sources: Vec<String> = plan.sources.iter().map(super::Source::identity).collect();
-            let case = (&sources, &plan.partitions, plan.sizing, policy, size);
+            let case = (&sources, &plan.partitions, (plan.sizing, plan.rest_min), policy, size);
             let key = plan.key(&plan.sources[0], case);
             if let Some(found) = kept.take(&key) {
                 results.add(found);
@@ -136,6 +136,7 @@ fn settings(plan: &Plan, policy: &str, pages: u32, unique: u64) -> Settings {
     let taken: u64 = settings.partitions[1..].iter().map(|part| u64::from(part.frames)).sum();
     let rest = u64::from(pages).saturating_sub(taken);
     settings.partitions[0].frames = u32::try_from(rest).expect("at most all pages");
+    settings.partitions[0].frames_min = plan.rest_min.map_or(0, |size| size.pages(unique));
     settings
 }
 
