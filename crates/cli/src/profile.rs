@@ -24,6 +24,7 @@ use forerun_console::profile::latency::LatencyHalf;
 use forerun_console::profile::place::Place;
 use forerun_console::target::Target;
 use forerun_console::{output, specs};
+use forerun_core::device::DeviceKind;
 use forerun_core::device::estimate::{DeviceProfile, Estimate, Estimator};
 use forerun_core::params::{Bytes, Param};
 use forerun_core::units::Nanos;
@@ -98,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let printed = match &saved {
         _ if !args.form.is_text() => args.form.print(&object, ROWS, String::new),
         Some(_) if args.table => output::print(&tables()),
-        Some(path) => output::print(&brief(&place, &estimate, &half, path)),
+        Some(path) => output::print(&brief(&place, &estimate, path, args.is_usual())),
         None => output::print(&(commented(&tables()) + "\n" + &alone.text()?)),
     };
     written.and(results.write(&object, ROWS, tables)).and(printed)
@@ -110,6 +111,11 @@ impl Args {
         let path = self.output.clone().filter(|path| Kind::of(path).is_some());
         Output { path, form: self.form }
     }
+
+    /// Whether the profile is kept where commands look for it.
+    fn is_usual(&self) -> bool {
+        self.output.as_deref().is_none_or(|path| Kind::of(path).is_some())
+    }
 }
 
 /// The file that the profile is added to; none for a device model without a `-o` of profiles.
@@ -118,7 +124,7 @@ fn saved(args: &Args) -> Result<Option<PathBuf>> {
         let both: Vec<_> = args.path.iter().chain([path]).map(PathBuf::as_path).collect();
         output::require_apart(&both)?;
     }
-    let profiles = args.output.as_ref().filter(|path| Kind::of(path).is_none());
+    let profiles = args.output.as_ref().filter(|_| !args.is_usual());
     let path = match (profiles, &args.path) {
         (Some(path), _) => {
             output::require_place(path)?;
@@ -135,24 +141,33 @@ fn commented(text: &str) -> String {
     text.lines().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect()
 }
 
-/// The facts in five lines.
-fn brief(place: &Place, estimate: &Estimate, half: &LatencyHalf, path: &Path) -> String {
+/// The facts in five lines: what was measured, its value, its use. Labels are the keys of `--json`,
+/// without their units.
+fn brief(place: &Place, estimate: &Estimate, saved: &Path, is_usual: bool) -> String {
     let Estimate { profile: facts, known } = *estimate;
     let basis = |is_known: bool| if is_known { "" } else { " (assumed)" };
+    let serves = match facts.kind {
+        DeviceKind::SeekBound => "goes from place to place, one request after the other",
+        DeviceKind::Parallel => "serves many requests at the same time",
+    };
     let requests = if facts.depth == 1 { "request" } else { "requests" };
+    let path = saved.display();
+    let option = if is_usual { String::new() } else { format!("--profile {path} ") };
     format!(
-        "device   {}\nkind     {}: {} {requests} of {} in flight{}\n\
-         reads    {}, then {} MB/s{}\nwaiting  {}\nsaved    {}\n",
+        "device  {}\n\
+         kind    {}{}: {serves}; decides how readahead is sized\n\
+         access  {}{} for a lone request without its transfer; readahead has to be that far ahead\n\
+         MB/s    {}{} at most, with {} {requests} of {} in flight; bounds what can be gained\n\
+         saved   {path}; `forerun explain {option}-- PROGRAM` predicts by it\n",
         place.key(),
         kind(facts.kind),
+        basis(known.kind),
+        quantity::time(quantity::seconds(facts.access)),
+        basis(known.access),
+        thousandths(facts.bytes_per_second / 1_000),
+        basis(known.rate),
         facts.depth,
         quantity::bytes(facts.request_bytes.into()),
-        basis(known.kind && known.rate),
-        quantity::time(quantity::seconds(facts.access)),
-        thousandths(facts.bytes_per_second / 1_000),
-        basis(known.access && known.rate),
-        half.brief(),
-        path.display(),
     )
 }
 

@@ -128,11 +128,12 @@ fn a_profile_is_kept_where_commands_look_for_it() {
     assert!(output.status.success(), "{errors}");
     let text = String::from_utf8(output.stdout).expect("text");
     let toml = config.join("forerun/devices.toml");
-    let names: Vec<_> = text.lines().map(|line| line.split(' ').next().unwrap_or("")).collect();
-    assert_eq!(names, ["device", "kind", "reads", "waiting", "saved"], "{text}");
-    assert!(text.ends_with(&format!("saved    {}\n", toml.display())), "{text}");
+    let labels: Vec<_> = text.lines().map(|line| line.split(' ').next().unwrap_or("")).collect();
+    assert_eq!(labels, ["device", "kind", "access", "MB/s", "saved"], "{text}");
+    let next = format!("saved   {}; `forerun explain -- PROGRAM`", toml.display());
+    assert!(text.lines().any(|line| line.starts_with(&next)), "{text}");
     let kept = profiles(&fs::read_to_string(&toml).expect("it is written"));
-    assert!(text.contains(&format!("device   {}\n", kept[0].0)), "{text}");
+    assert!(text.contains(&format!("device  {}\n", kept[0].0)), "{text}");
 
     let mut command = profile(&format!("{} --time 200ms --json", path.display()));
     let output = command.env("XDG_CONFIG_HOME", &config).output().expect("it starts");
@@ -141,13 +142,20 @@ fn a_profile_is_kept_where_commands_look_for_it() {
     assert_eq!(kept.len(), 1, "the same device has one table");
     assert_eq!(told["device"].as_str(), Some(&*kept[0].0));
     assert_eq!(told["profile"]["depth"].as_i64(), kept[0].1["depth"].as_integer());
+    // Each line has a key of its name.
+    for label in labels {
+        let key = label.replace("MB/s", "mb_per_second");
+        let names = [&told, &told["profile"]].map(|it| it.as_object().expect("keys").keys());
+        let mut names = names.into_iter().flatten();
+        assert!(names.any(|name| name.starts_with(&key)), "{label}: {told}");
+    }
 
     // All that was measured, by the name of its file; the profile is where it was.
     let csv = folder.join("classes.csv");
     let mut command = profile(&format!("{} --time 200ms -o {}", path.display(), csv.display()));
     let output = command.env("XDG_CONFIG_HOME", &config).output().expect("it starts");
     let text = String::from_utf8(output.stdout).expect("text");
-    assert!(text.ends_with(&format!("saved    {}\n", toml.display())), "{text}");
+    assert!(text.lines().any(|line| line.starts_with(&next)), "{text}");
     let rows = fs::read_to_string(&csv).expect("it is written");
     assert!(rows.lines().next().is_some_and(|line| line.contains("latency_mean_us")), "{rows}");
     assert_eq!(rows.lines().count(), 1 + kept[0].1["classes"].as_array().expect("a list").len());
@@ -158,6 +166,19 @@ fn a_profile_is_kept_where_commands_look_for_it() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(errors.contains("name a file with -o"), "{errors}");
+}
+
+#[test]
+fn a_profile_elsewhere_is_named_with_the_command_that_takes_it() {
+    let folder = folder("elsewhere");
+    let (path, toml) = (file(&folder, 20 << 20), folder.join("own.toml"));
+    let text = stdout(&format!("{} --time 200ms -o {}", path.display(), toml.display()));
+    let toml = toml.display();
+    let next = format!("saved   {toml}; `forerun explain --profile {toml} -- PROGRAM` predicts");
+    assert!(text.contains(&next), "{text}");
+    let access = text.lines().find(|line| line.starts_with("access")).expect("a line");
+    assert!(access.contains("s for a lone request") || access.contains("(assumed)"), "{text}");
+    assert!(text.contains(" at most, with ") && text.contains(" in flight"), "{text}");
 }
 
 #[test]

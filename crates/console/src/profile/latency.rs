@@ -26,7 +26,7 @@ use forerun_core::reap::{self, CLASS_BYTES};
 use forerun_core::units::Nanos;
 use forerun_io::files::Backend;
 use forerun_io::reaper::{ReapOutcome, Reaper, ReaperSettings, Sleeper, involuntary_switches};
-use forerun_report::quantity::{self, thousandths};
+use forerun_report::quantity::thousandths;
 
 use crate::reap_reads::{Reads, trimmed};
 use crate::{machine, output, specs};
@@ -163,26 +163,6 @@ impl LatencyHalf {
             Self::Measured(latencies) if latencies.busy().is_empty() => Some(latencies),
             Self::Measured(_) | Self::LeftOut(_) => None,
         }
-    }
-
-    /// What waiting for the smallest read costs, or why that is unknown, in a line.
-    #[must_use]
-    pub fn brief(&self) -> String {
-        let latencies = match self {
-            Self::LeftOut(why) => return format!("not measured: {why}"),
-            Self::Measured(latencies) => latencies,
-        };
-        let busy = latencies.busy().join(", ");
-        if !busy.is_empty() {
-            return format!("not saved: {busy}; measure again when the machine is idle");
-        }
-        let Some(first) = latencies.reads.first() else { return "not measured".to_owned() };
-        let time = |mean| quantity::time(quantity::seconds(mean));
-        let polling = first
-            .polling
-            .map_or_else(String::new, |waits| format!("; {} by polling", time(waits.latency.mean)));
-        let (size, mean) = (quantity::bytes(first.bytes), time(first.interrupt.latency.mean));
-        format!("{size} take {mean} by interrupt{polling}")
     }
 
     /// For people; `kept_before`: the profile has those of an earlier time.
