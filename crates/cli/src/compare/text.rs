@@ -32,16 +32,16 @@ impl Way {
         self.median_of(|run| seconds(run.system))
     }
 
-    fn device_bytes(&self) -> f64 {
-        self.median_of(|run| quantity::float(run.device_bytes))
+    /// What a run read from devices.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "of counts")]
+    fn device_bytes(&self) -> u64 {
+        self.median_of(|run| quantity::float(run.device_bytes)).round() as u64
     }
 
-    /// What a run read from devices, as text; nothing where the kernel counts none.
+    /// The same as text; nothing where the kernel counts none.
     fn device(&self) -> Option<String> {
-        let mut counts: Vec<u64> = self.runs.iter().map(|run| run.device_bytes).collect();
-        counts.sort_unstable();
-        let middle = counts[counts.len() / 2];
-        (middle > 0).then(|| format!("{} read from devices", quantity::bytes(middle)))
+        let bytes = self.device_bytes();
+        (bytes > 0).then(|| format!("{} read from devices", quantity::bytes(bytes)))
     }
 }
 
@@ -221,19 +221,21 @@ impl Unit {
     }
 
     pub(super) fn show(self, seconds: f64) -> String {
-        match self {
-            Self::Millis => format!("{:.1} ms", seconds * 1e3),
-            Self::Seconds => format!("{seconds:.3} s"),
-        }
+        let (scale, decimals, name) = self.form();
+        format!("{:.decimals$} {name}", seconds * scale)
     }
 
     fn summary(self, Summary { median, min, max }: Summary) -> String {
+        let (scale, decimals, name) = self.form();
+        let [median, min, max] = [median, min, max].map(|seconds| seconds * scale);
+        format!("{} {name}", Summary { median, min, max }.show(decimals))
+    }
+
+    /// How many a second has, the decimals that are shown, and the name.
+    fn form(self) -> (f64, usize, &'static str) {
         match self {
-            Self::Millis => {
-                let [median, min, max] = [median, min, max].map(|one| one * 1e3);
-                Summary { median, min, max }.show(1) + " ms"
-            }
-            Self::Seconds => Summary { median, min, max }.show(3) + " s",
+            Self::Millis => (1e3, 1, "ms"),
+            Self::Seconds => (1.0, 3, "s"),
         }
     }
 }
@@ -302,3 +304,54 @@ pub(super) fn record(args: &Args, comparison: &Comparison) -> impl Serialize {
 const NAMED: usize = 3;
 /// Of what the program reads, more than this in memory is not cold.
 const WARM_SHARE: f64 = 0.1;
+
+#[cfg(test)]
+mod tests {
+    use forerun_core::units::Nanos;
+
+    use super::*;
+
+    fn way(device_bytes: &[u64]) -> Way {
+        let of = |&device_bytes| TimedRun {
+            status: 0,
+            time: Nanos(1),
+            user: Nanos(1),
+            system: Nanos(1),
+            device_bytes,
+        };
+        Way { name: "alone", words: Vec::new(), runs: device_bytes.iter().map(of).collect() }
+    }
+
+    #[test]
+    fn text_and_json_have_the_same_bytes_from_devices() {
+        #[rustfmt::skip]
+        let rows: [(&[u64], u64, Option<&str>); 6] = [ // counts, of the JSON, in the text
+            (&[4_096],                        4_096, Some("4 KiB")),
+            (&[0],                                0, None),
+            (&[0, 8_192],                     4_096, Some("4 KiB")),
+            (&[1 << 20, 3 << 20],           2 << 20, Some("2 MiB")),
+            (&[1 << 20, 9 << 20, 2 << 20],  2 << 20, Some("2 MiB")),
+            (&[0, 0, 512, 1_024],               256, Some("256 B")),
+        ];
+        for (counts, bytes, told) in rows {
+            let way = way(counts);
+            assert_eq!(way.device_bytes(), bytes, "{counts:?}");
+            let told = told.map(|told| format!("{told} read from devices"));
+            assert_eq!(way.device(), told, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_and_its_ends_have_one_unit_and_as_many_decimals() {
+        #[rustfmt::skip]
+        let rows = [ // times              in a line of their own     with ends
+            ([0.0123, 0.012, 0.5],      "12.3 ms",                 "12.3 (12.0 to 500.0) ms"),
+            ([1.5, 0.9, 2.25],          "1.500 s",                 "1.500 (0.900 to 2.250) s"),
+        ];
+        for ([median, min, max], alone, with_ends) in rows {
+            let unit = Unit::of(median);
+            assert_eq!(unit.show(median), alone);
+            assert_eq!(unit.summary(Summary { median, min, max }), with_ends);
+        }
+    }
+}
