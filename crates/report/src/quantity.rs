@@ -167,6 +167,23 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
+/// `part` of `whole` bytes, with its percentage where there is a part.
+#[must_use]
+pub fn bytes_of(part: u64, whole: u64) -> String {
+    with_share(bytes(part), ratio(part, whole))
+}
+
+/// `part` of `whole` seconds, with its percentage where there is a part.
+#[must_use]
+pub fn time_of(part: f64, whole: f64) -> String {
+    with_share(time(part), if whole > 0.0 { part / whole } else { 0.0 })
+}
+
+/// `text`, and behind it its `share`, where that is one.
+fn with_share(text: String, share: f64) -> String {
+    if share > 0.0 { format!("{text} ({})", percent(share)) } else { text }
+}
+
 /// A moment in UTC, to the minute.
 #[must_use]
 pub fn date(unix_seconds: u64) -> String {
@@ -256,6 +273,27 @@ mod tests {
         ];
         for (value, text) in rows {
             assert_eq!(percent(value), text);
+        }
+    }
+
+    #[test]
+    fn a_part_is_told_with_its_share_of_the_whole() {
+        let mib = |count: u64| count << 20;
+        #[rustfmt::skip]
+        let rows = [
+            (mib(12), mib(57), "12 MiB (21 %)"), (mib(1), mib(1), "1 MiB (100 %)"),
+            (4_096, mib(8), "4 KiB (0.0 %)"), (0, mib(8), "0 B"), (0, 0, "0 B"), (8, 0, "8 B"),
+        ];
+        for (part, whole, text) in rows {
+            assert_eq!(bytes_of(part, whole), text);
+        }
+        #[rustfmt::skip]
+        let rows = [
+            (1.5, 2.0, "1.50 s (75 %)"), (0.01, 2.0, "10.0 ms (0.5 %)"), (0.0, 2.0, "0 s"),
+            (0.0, 0.0, "0 s"),
+        ];
+        for (part, whole, text) in rows {
+            assert_eq!(time_of(part, whole), text);
         }
     }
 

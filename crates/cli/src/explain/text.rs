@@ -10,7 +10,7 @@ use forerun_console::output;
 use forerun_core::device::DeviceKind;
 use forerun_core::device::waits::WaitEstimate;
 use forerun_core::units::Nanos;
-use forerun_report::quantity::{bytes, seconds, time};
+use forerun_report::quantity::{bytes, bytes_of, percent, seconds, time, time_of};
 use forerun_report::{
     ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap, ExplainedWalk, Explanation,
     Forecast,
@@ -29,7 +29,7 @@ pub(super) fn lines(explanation: &Explanation) -> Vec<String> {
             "{}: {} computing, {} waiting for storage{queue}",
             time(explanation.seconds),
             time(explanation.processor_seconds),
-            time(explanation.storage_seconds)
+            time_of(explanation.storage_seconds, explanation.seconds)
         ),
         format!("waiting for storage is {}", explanation.storage_basis),
         format!(
@@ -82,7 +82,7 @@ fn beyond(explanation: &Explanation) -> Option<String> {
     if is_told || beyond < UNSEEN_MIN || beyond <= bytes_read / 10 {
         return None;
     }
-    let [beyond, all] = [beyond, device_bytes].map(bytes);
+    let (beyond, all) = (bytes_of(beyond, device_bytes), bytes(device_bytes));
     let preload = match explanation.observer.as_str() {
         "preload" => String::new(),
         _ => "; `--observe preload` sees read calls that are not seen from outside".to_owned(),
@@ -198,7 +198,7 @@ fn row(file: &ExplainedFile) -> Vec<String> {
         format!("{mapped}{}", file.pattern),
         file.start.to_owned(),
         bytes(file.bytes_read),
-        format!("{:.0} %", 100.0 * file.sequential_share),
+        percent(file.sequential_share),
         (file.streams.len() as u64 + file.streams_left_out).to_string(),
         time(file.storage_seconds),
     ]
@@ -209,7 +209,7 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
     let ran = seconds(summary.ran);
     let [waited, run, most] =
         [summary.waited, prediction.run, prediction.gain_max].map(|it| time(seconds(it)));
-    let share = 100.0 * seconds(prediction.gain) / ran.max(f64::MIN_POSITIVE);
+    let share = percent(seconds(prediction.gain) / ran.max(f64::MIN_POSITIVE));
     let limit = device(summary, prediction);
     match prediction.why {
         Why::ReadsNothing => {
@@ -239,7 +239,7 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
         Why::Waits if prediction.is_bound() => {
             let least = time(seconds(summary.ran.since(prediction.gain_max)));
             format!(
-                "`forerun run` would take {run} at most instead of {}, at least {share:.0} % less, \
+                "`forerun run` would take {run} at most instead of {}, at least {share} less, \
                  and {least} at best, if the device can serve many requests at a time: it waits \
                  for {}; {limit}",
                 time(ran),
@@ -247,7 +247,7 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
             )
         }
         Why::Waits => format!(
-            "`forerun run` would take about {run} instead of {}, {share:.0} % less: it waits for \
+            "`forerun run` would take about {run} instead of {}, {share} less: it waits for \
              {}, and {limit}",
             time(ran),
             what(summary)

@@ -7,7 +7,7 @@
 //! ```
 
 use forerun_core::units::Nanos;
-use forerun_report::quantity::{bytes, ratio, seconds, time};
+use forerun_report::quantity::{bytes, bytes_of, percent, ratio, seconds, time, time_of};
 use forerun_steer::learn::LearnedStats;
 use forerun_steer::run::Stats;
 use serde::{Serialize, Serializer};
@@ -43,7 +43,7 @@ pub(super) fn lines(stats: &Stats) -> Vec<String> {
             entries.late,
             entries.passed,
             entries.unused,
-            bytes(entries.unused_bytes),
+            bytes_of(entries.unused_bytes, entries.bytes),
             entries.failed
         ));
     }
@@ -71,10 +71,9 @@ pub(super) fn lines(stats: &Stats) -> Vec<String> {
 /// How long the program ran, and what of it is the program's computing and forerun's.
 fn times(stats: &Stats) -> String {
     let [ran, used] = [stats.ran, stats.processor].map(seconds);
-    let own =
-        if stats.ran < SHARE_FROM { time(used) } else { format!("{:.1} %", 100.0 * used / ran) };
+    let own = if stats.ran < SHARE_FROM { time(used) } else { percent(used / ran) };
     let waited = match waited_max(stats) {
-        Some(waited) => format!(", at most {} of waiting", time(seconds(waited))),
+        Some(waited) => format!(", at most {} of waiting", time_of(seconds(waited), ran)),
         None => String::new(),
     };
     let (ran, computed) = (time(ran), time(seconds(stats.computed)));
@@ -91,10 +90,10 @@ fn ahead(stats: &Stats) -> Option<String> {
     let fetched = bytes_ahead(stats);
     let late = match stats.pages_late * PAGE_BYTES {
         0 => String::new(),
-        late => format!(", {} in flight when they were read", bytes(late)),
+        late => format!(", {} in flight when they were read", bytes_of(late, fetched)),
     };
     (fetched > 0).then(|| {
-        let wasted = bytes(bytes_wasted(stats));
+        let wasted = bytes_of(bytes_wasted(stats), fetched);
         format!("fetched {} ahead{late}, {wasted} of it not used", bytes(fetched))
     })
 }
@@ -121,7 +120,7 @@ fn learned(stats: &LearnedStats) -> Vec<String> {
             bytes(stats.bytes),
             stats.used,
             stats.unused,
-            bytes(stats.unused_bytes)
+            bytes_of(stats.unused_bytes, stats.bytes)
         ));
     }
     if !stats.name.is_empty() {
@@ -259,8 +258,8 @@ mod tests {
         let millis = Nanos::from_millis;
         #[rustfmt::skip]
         let rows = [ // ran      computed        told                 waited
-            (millis(2_000), millis(500),   "2.00 s: 500 ms",   "1.50 s"),
-            (millis(20),    Nanos(300_000), "20.0 ms: 300 us", "19.7 ms"),
+            (millis(2_000), millis(500),   "2.00 s: 500 ms",   "1.50 s (75 %)"),
+            (millis(20),    Nanos(300_000), "20.0 ms: 300 us", "19.7 ms (98 %)"),
             (millis(2_000), millis(2_500), "2.00 s: 2.50 s",   ""),
         ];
         for (ran, computed, told, waited) in rows {
@@ -282,8 +281,8 @@ mod tests {
         stats.pages_late = 2;
         stats.entries.bytes = 1 << 20;
         stats.learned.unused_bytes = 1 << 20;
-        let told =
-            "fetched 65 MiB ahead, 8 KiB in flight when they were read, 2 MiB of it not used";
+        let told = "fetched 65 MiB ahead, 8 KiB (0.0 %) in flight when they were read, 2 MiB \
+                    (3.1 %) of it not used";
         assert_eq!(ahead(&stats).as_deref(), Some(told));
         // Files that shrink leave pages that were never requested.
         stats.pages_unused = u64::MAX >> 13;
