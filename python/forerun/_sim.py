@@ -27,6 +27,7 @@ def sim(
     readahead: str | Iterable[str] | None = None,
     device: str | Iterable[str] | None = None,
     prefetch: str | Iterable[str] | None = None,
+    remembered: bool = False,
     sample: float | None = None,
     bytes: bool = False,
     limit: int | None = None,
@@ -61,6 +62,9 @@ def sim(
         distinct pages (``"10%"``) [default: as of the command].
     readahead, device, prefetch:
         Run in virtual time, as the flags of these names.
+    remembered:
+        Run each row twice, and give the second run, which begins with what the first has learnt of
+        the device; with `device` alone.
     sample:
         Estimate from this share of the pages.
     bytes:
@@ -90,6 +94,7 @@ def sim(
         readahead=readahead,
         device=device,
         prefetch=prefetch,
+        remembered=remembered,
         sample=sample,
         bytes=bytes,
         limit=limit,

@@ -89,6 +89,12 @@ def plain(row: dict[str, Any]) -> dict[str, Any]:
             {"sizes": "2M", "device": "hdd", "readahead": "streams"},
             id="on a device that is learnt",
         ),
+        pytest.param(
+            "workload:streams,n=8,each=1M",
+            ["--device=hdd", "--readahead=streams", "--size=64M", "--remembered"],
+            {"sizes": "64M", "device": "hdd", "readahead": "streams", "remembered": True},
+            id="on a device that is remembered",
+        ),
     ],
 )
 def test_rows_are_those_of_the_command(
@@ -159,6 +165,7 @@ def test_batches_are_of_the_size_that_was_asked_for() -> None:
         (STREAMS, {"sizes": 0}, "from 1 page"),
         (STREAMS, {"sizes": 0.1}, "a share"),
         (STREAMS, {"device": "hhd"}, "the nearest is `hdd`"),
+        (STREAMS, {"remembered": True}, "--device"),
         (STREAMS, {"sample": 2}, "a share from"),
         (STREAMS, {"threads": 0}, "not in 1..=1024"),
         ("workload:strems", {}, "the nearest is `streams`"),
