@@ -1,6 +1,6 @@
 """Makes fsspec know the name ``"forerun"`` wherever this package is installed.
 
-Python runs `install` as it starts, by ``forerun.pth``: a process that gets a pickled file system or
+Python runs `install` as it starts, by ``forerun_hook.pth``: a process that gets a pickled file system or
 file, such as a worker of Dask, has not imported forerun. It loads nothing. Once fsspec is imported,
 by whatever program, the name is entered; its cache is loaded when a file is opened with it.
 """

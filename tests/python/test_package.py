@@ -30,3 +30,12 @@ def test_the_stub_names_what_the_extension_has() -> None:
     told = {node.name for node in stub.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     assert told == {name for name in dir(_forerun) if not name.startswith("_")}
     assert package.joinpath("py.typed").is_file()
+
+
+def test_the_hook_has_a_file_of_its_own_beside_that_of_a_development_install() -> None:
+    data = Path(__file__).parents[2] / "python" / "data" / "purelib"
+    names = [path.name for path in data.glob("*.pth")]
+    # `maturin develop` has the sources found by a file with the package's name.
+    assert names, "the hook is installed by a file"
+    assert "forerun.pth" not in names
+    assert all(name > "forerun.pth" for name in names), "sources are found before the hook runs"
