@@ -216,6 +216,11 @@ impl Frames {
         self.headers[frame.0 as usize].partition != NIL
     }
 
+    /// The generation of what is published in `frame`.
+    pub(super) fn generation(&self, frame: FrameId) -> u32 {
+        self.headers[frame.0 as usize].generation
+    }
+
     /// What `hit` found, unless it is stale.
     pub(super) fn found(&self, hit: Hit) -> Option<CurrentHit> {
         let FrameHeader { generation, partition, unread, sampled } =

@@ -12,11 +12,19 @@ use super::demand::Reader;
 use super::{Cache, FrameId, Partition};
 use crate::event::Hit;
 use crate::readahead::StreamFeedback;
+use crate::units::PageId;
 
 /// Uses that a policy gets at once: what the buffer of a partition holds.
 pub(super) const USES_MAX: usize = 64;
 
 impl Cache {
+    /// The hit of a reader without a lock that finds `page` now, if it is resident.
+    #[must_use]
+    pub fn hit(&self, page: PageId) -> Option<Hit> {
+        let frame = self.resident(page)?;
+        Some(Hit { frame, generation: self.frames.generation(frame) })
+    }
+
     pub(super) fn hits(&mut self, hits: &[Hit]) {
         for hits in hits.chunks(USES_MAX) {
             let mut stale = 0;

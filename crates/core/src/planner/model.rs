@@ -4,13 +4,14 @@
 //! - A fetch is collected once, and stays until the planner takes it.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::runs::PageRun;
 use crate::cache::{Cache, Settings, SettingsError, Stats};
 use crate::drive::{Driver, drive};
-use crate::event::{Actions, Error, Event, FetchKind};
+use crate::event::{Actions, Error, Event, FetchKind, Hit};
 use crate::readahead::{Cause, Decision, StreamId};
-use crate::units::{FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
+use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
 
 /// See the module.
 pub(super) struct Model {
@@ -58,10 +59,22 @@ impl Model {
         drive(&mut self.cache, now, event, &mut self.actions, &mut self.effects);
     }
 
+    /// Pages of `file` were used without a read that the core sees: those that it has are hits.
+    pub(super) fn used(&mut self, now: Nanos, file: FileId, mut pages: Range<PageIndex>) {
+        while self.stats().ahead_unread > 0 && !pages.is_empty() {
+            let hit = |index| self.cache.hit(PageId { file, index });
+            let hits: Vec<Hit> = pages.by_ref().take(HITS_AT_ONCE).filter_map(hit).collect();
+            self.send(now, Event::Hits { hits: &hits });
+        }
+    }
+
     pub(super) fn stats(&self) -> &Stats {
         self.cache.stats()
     }
 }
+
+/// Pages that are looked up before the core hears of them.
+const HITS_AT_ONCE: usize = 256;
 
 impl Driver for Effects {
     fn fetch(&mut self, _kind: FetchKind, page: PageId, frames: &[FrameId]) {

@@ -1,7 +1,7 @@
 //! Reads of a program: what of them the core sees, and what follows.
 //!
 //! ```text
-//!   read --probe--> cached ahead? --yes--> left alone
+//!   read --probe--> cached ahead? --yes--> left alone; the core hears what was used
 //!                         \------no---> core: Read, in parts --> settled; the rest is pending
 //! ```
 //! # Invariants
@@ -75,6 +75,9 @@ impl Planner {
             None => row.pending.is_empty(),
         };
         if is_cached {
+            if let Some(model) = &mut self.model {
+                model.used(now, file, range.start / PAGE_BYTES..pages(range.end));
+            }
             return false;
         }
         if self.open_handle(now, cursor) {

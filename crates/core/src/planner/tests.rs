@@ -355,6 +355,23 @@ fn read_in_order(
 }
 
 #[test]
+fn what_a_reader_uses_where_all_ahead_is_cached_counts_as_used() {
+    let mut cache = PageCache::new(64 << 20, 256 << 20);
+    let cursor = cache.open(BYTES, 0);
+    let step = 128 << 10;
+    for nth in 0..BYTES / step {
+        let now = Nanos::from_millis(10 * nth);
+        cache.read(now, cursor, &(nth * step..(nth + 1) * step), nth > 0);
+        cache.advance(now);
+    }
+    let stats = cache.planner.core_stats();
+    assert!(stats.ahead_used > BYTES / PAGE_BYTES / 2, "it was read ahead of: {stats:?}");
+    assert_eq!((stats.ahead_unread, stats.ahead_wasted, stats.stale_hits), (0, 0, 0), "{stats:?}");
+    cache.close(Nanos::from_millis(10_000), cursor);
+    cache.assert_settled();
+}
+
+#[test]
 fn a_device_remembered_is_read_ahead_of_from_the_first_window_on() {
     let record = "parallel 50000000 100000000 16 1048576 kar 0".parse().ok();
     let (alone, _) = read_in_order(2, 8, None);
