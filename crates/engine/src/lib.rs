@@ -127,3 +127,8 @@ pub use journal::{Journal, Record, Recorder};
 pub use partitions::{Partition, PartitionState, ShareMove};
 pub use settings::Settings;
 pub use stats::{Histogram, Stats, Windows};
+
+/// The README's Rust, which is compiled with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
