@@ -100,20 +100,25 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     Ok(summary.status)
 }
 
+/// The device with the files and directories that the program waited for most, and a path on it.
+fn waited_most(summary: &ProgramSummary) -> Option<(u64, &Path)> {
+    let mut waits: BTreeMap<u64, (Nanos, u64, &Path)> = BTreeMap::new();
+    for file in &summary.files {
+        let of = waits.entry(file.device).or_insert((Nanos(0), 0, &file.path));
+        (of.0, of.1) = (of.0 + file.waited, of.1 + file.bytes_read);
+    }
+    if let Some((device, path)) = &summary.entries_on {
+        let calls = [Cause::Open, Cause::Stat, Cause::List].map(|it| summary.causes.of(it).0);
+        waits.entry(*device).or_insert((Nanos(0), 0, path)).0 += Nanos(calls.iter().sum());
+    }
+    let most = waits.into_iter().max_by_key(|&(_, (waited, bytes, _))| (waited, bytes));
+    most.map(|(device, (_, _, path))| (device, path))
+}
+
 impl Args {
-    /// The profile of the device with the files and directories that the program waited for most.
+    /// The profile of the device that the program waited for most.
     fn limit(&self, summary: &ProgramSummary) -> Option<DeviceFacts> {
-        let mut waits: BTreeMap<u64, (Nanos, u64, &Path)> = BTreeMap::new();
-        for file in &summary.files {
-            let of = waits.entry(file.device).or_insert((Nanos(0), 0, &file.path));
-            (of.0, of.1) = (of.0 + file.waited, of.1 + file.bytes_read);
-        }
-        if let Some((device, path)) = &summary.entries_on {
-            let calls = [Cause::Open, Cause::Stat, Cause::List].map(|it| summary.causes.of(it).0);
-            waits.entry(*device).or_insert((Nanos(0), 0, path)).0 += Nanos(calls.iter().sum());
-        }
-        let most = waits.into_values().max_by_key(|&(waited, bytes, _)| (waited, bytes));
-        let (_, _, path) = most?;
+        let (_, path) = waited_most(summary)?;
         // A file system that does not answer keeps no report waiting.
         let answer = within(PLACE_WITHIN, || match self.profiled(path) {
             Ok(facts) => facts.map_or_else(String::new, |facts| as_text(&facts)).into_bytes(),

@@ -129,7 +129,10 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         tell(&bug);
     }
     if is_reported && !is_observed {
-        tell("the program was not observed: the process for that did not start, or was killed");
+        tell(
+            "the program was not observed: it ended before that began, or the process for that \
+             did not start or was killed",
+        );
     }
     if args.stats {
         for line in lines(&stats) {

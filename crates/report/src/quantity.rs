@@ -85,6 +85,12 @@ pub fn count(count: u64) -> String {
     grouped(&count.to_string())
 }
 
+/// A count with the noun that goes with it: `one`, or `many`.
+#[must_use]
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
 /// A size with its binary unit.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
@@ -264,6 +270,9 @@ mod tests {
     fn counts_and_shares_are_grouped_and_short() {
         assert_eq!(count(0), "0");
         assert_eq!(count(999), "999");
+        for (number, text) in [(0, "0 files"), (1, "1 file"), (1_200, "1,200 files")] {
+            assert_eq!(counted(number, "file", "files"), text);
+        }
         assert_eq!(count(1_000), "1,000");
         assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
         #[rustfmt::skip]

@@ -184,7 +184,7 @@ pub(super) fn together(count: u64, bytes: u64) -> String {
 
 /// `count` files, in words.
 pub(super) fn files(count: u64) -> String {
-    if count == 1 { "1 file".to_owned() } else { format!("{} files", quantity::count(count)) }
+    quantity::counted(count, "file", "files")
 }
 
 fn by_reason(kept: &[Kept]) -> BTreeMap<KeptReason, Vec<&Kept>> {

@@ -10,7 +10,7 @@ use forerun_console::output;
 use forerun_core::device::DeviceKind;
 use forerun_core::device::waits::WaitEstimate;
 use forerun_core::units::Nanos;
-use forerun_report::quantity::{bytes, bytes_of, percent, seconds, time, time_of};
+use forerun_report::quantity::{bytes, bytes_of, counted, percent, seconds, time, time_of};
 use forerun_report::{
     ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap, ExplainedWalk, Explanation,
     Forecast,
@@ -33,10 +33,10 @@ pub(super) fn lines(explanation: &Explanation) -> Vec<String> {
         ),
         format!("waiting for storage is {}", explanation.storage_basis),
         format!(
-            "observed to read {}; {} came from devices; {} processes",
+            "observed to read {}; {} came from devices; {}",
             bytes(explanation.bytes_read),
             bytes(explanation.device_bytes),
-            explanation.processes
+            counted(explanation.processes, "process", "processes")
         ),
     ];
     lines.extend(not_observed(explanation.processes_skipped, explanation.records_lost));
@@ -52,7 +52,7 @@ pub(super) fn lines(explanation: &Explanation) -> Vec<String> {
     let more = (explanation.files.len() as u64).saturating_sub(FILES_MAX as u64)
         + explanation.files_left_out;
     if more > 0 {
-        lines.push(format!("and {more} more files"));
+        lines.push(format!("and {}", counted(more, "more file", "more files")));
     }
     lines.push(explanation.prediction.why.clone());
     lines.extend(beyond(explanation));
@@ -152,7 +152,8 @@ fn trees(explanation: &Explanation) -> Vec<String> {
         let header = ["walk", "order", "entries", "predicted", "waited", "most in", "gain"];
         lines.extend(output::table(&header, &rows, 2).lines().map(str::to_owned));
         let more = walks.len() as u64 - rows.len() as u64 + explanation.walks_left_out;
-        lines.extend((more > 0).then(|| format!("and {more} more walks")));
+        let words = || format!("and {}", counted(more, "more walk", "more walks"));
+        lines.extend((more > 0).then(words));
     }
     let long = |row: &&ExplainedDirectory| row.storage_seconds >= SHOWN_MIN;
     let rows: Vec<Vec<String>> = explanation
@@ -284,19 +285,22 @@ fn device(summary: &ProgramSummary, prediction: &Prediction) -> String {
             format!("in this run the device {seen}; what it can do beyond that")
         }
     };
-    let file = to_profile(summary).map_or_else(
-        || "FILE`, of a file of 16 MiB or more there,".to_owned(),
-        |path| format!("{}`", path.display()),
-    );
+    let file = match (to_profile(summary), super::waited_most(summary)) {
+        (Some(path), _) => format!("{}`", path.display()),
+        (None, Some((_, path))) => {
+            let path = path.display();
+            format!("FILE`, of any file of 16 MiB or more on the file system of {path},")
+        }
+        (None, None) => "FILE`, of a file of 16 MiB or more there,".to_owned(),
+    };
     format!("{seen} is not known: `forerun profile {file} measures it")
 }
 
 /// A file on the device that was waited for most, large enough to be measured by.
 pub(super) fn to_profile(summary: &ProgramSummary) -> Option<&Path> {
-    let first = summary.files.first()?;
-    let is_fit = |file: &&FileSummary| {
-        file.device == first.device && file.bytes >= crate::profile::BYTES_MIN
-    };
+    let (device, _) = super::waited_most(summary)?;
+    let is_fit =
+        |file: &&FileSummary| file.device == device && file.bytes >= crate::profile::BYTES_MIN;
     summary.files.iter().find(is_fit).map(|file| &*file.path)
 }
 
@@ -395,6 +399,53 @@ mod tests {
             let text = sentence(answers, gains, limit(is_profile));
             assert!(text.contains(said), "{said:?} is missing: {text}");
             assert!(!text.contains(unsaid), "{unsaid:?} is said: {text}");
+        }
+    }
+
+    /// A file of `bytes` that was waited for.
+    fn file(path: &str, device: u64, bytes: u64, waited: Nanos) -> FileSummary {
+        FileSummary {
+            path: path.into(),
+            device,
+            bytes,
+            bytes_read: 0,
+            is_mapped: false,
+            waited,
+            residency: None,
+            streams: Vec::new(),
+            streams_left_out: 0,
+            samples: Vec::new(),
+            samples_left_out: 0,
+        }
+    }
+
+    #[test]
+    fn the_file_to_profile_lies_on_the_device_that_was_waited_for() {
+        let library = || file("/lib/large.so", 1, 32 << 20, Nanos(0));
+        let entries = || Some((2, "/slow/headers".into()));
+        let any = "`forerun profile FILE`, of any file of 16 MiB or more on the file system of";
+        #[rustfmt::skip]
+        let rows = [ // files, where entries were waited for, told
+            (vec![library()], None, "`forerun profile /lib/large.so` measures".to_owned()),
+            (vec![library()], entries(), format!("{any} /slow/headers, measures")),
+            (vec![file("/slow/a", 2, 4_096, Nanos(9)), library()], None,
+                format!("{any} /slow/a, measures")),
+            (vec![file("/slow/a", 2, 4_096, Nanos(9)), file("/slow/b", 2, 16 << 20, Nanos(0))],
+                entries(), "`forerun profile /slow/b` measures".to_owned()),
+        ];
+        for (files, entries_on, told) in rows {
+            let mut summary = ProgramSummary::default();
+            (summary.files, summary.entries_on) = (files, entries_on);
+            let limit = Some(DeviceLimit { bytes_per_second: 1, is_profile: false });
+            let prediction = Prediction {
+                run: Nanos(0),
+                gain: Nanos(0),
+                gain_max: Nanos(0),
+                limit,
+                why: Why::Unknown,
+            };
+            let text = device(&summary, &prediction);
+            assert!(text.contains(&told), "{told:?} is missing: {text}");
         }
     }
 }

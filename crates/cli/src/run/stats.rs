@@ -7,7 +7,9 @@
 //! ```
 
 use forerun_core::units::Nanos;
-use forerun_report::quantity::{bytes, bytes_of, percent, ratio, seconds, time, time_of};
+use forerun_report::quantity::{
+    bytes, bytes_of, count, counted, percent, ratio, seconds, time, time_of,
+};
 use forerun_steer::learn::LearnedStats;
 use forerun_steer::run::Stats;
 use serde::{Serialize, Serializer};
@@ -19,32 +21,31 @@ pub(super) fn lines(stats: &Stats) -> Vec<String> {
     let mut lines = vec![times(stats)];
     lines.extend(ahead(stats));
     lines.push(format!(
-        "{} processes, {} files, {} polls; {} streams read {}, requested {} in {} calls, at \
-         most {} ahead; {} were cached already",
-        stats.processes,
-        stats.files,
-        stats.polls,
-        planner.streams,
+        "{}, {}, {}; {} read {}, requested {} in {}, at most {} ahead; {} were cached already",
+        counted(stats.processes, "process", "processes"),
+        counted(stats.files, "file", "files"),
+        counted(stats.polls, "poll", "polls"),
+        counted(planner.streams, "stream", "streams"),
         bytes(planner.bytes_read),
         bytes(planner.bytes_requested),
-        planner.requests,
+        counted(planner.requests, "call", "calls"),
         bytes(planner.distance_bytes_max),
         bytes(planner.bytes_cached)
     ));
     let entries = &stats.entries;
     if entries.requested > 0 {
         lines.push(format!(
-            "{} walks; {} entries requested with {} of files, {} seen to be used, {} of them late; \
-             {} passed by, {} not used with {}, {} not fetched",
-            entries.walks,
-            entries.requested,
+            "{}; {} requested with {} of files, {} seen to be used, {} of them late; {} passed \
+             by, {} not used with {}, {} not fetched",
+            counted(entries.walks, "walk", "walks"),
+            counted(entries.requested, "entry", "entries"),
             bytes(entries.bytes),
-            entries.used,
-            entries.late,
-            entries.passed,
-            entries.unused,
+            count(entries.used),
+            count(entries.late),
+            count(entries.passed),
+            count(entries.unused),
             bytes_of(entries.unused_bytes, entries.bytes),
-            entries.failed
+            count(entries.failed)
         ));
     }
     lines.extend(learned(&stats.learned));
@@ -124,7 +125,9 @@ fn learned(stats: &LearnedStats) -> Vec<String> {
         ));
     }
     if !stats.name.is_empty() {
-        lines.push(format!("learned: {} paths as {}", stats.seen, stats.name));
+        let paths = counted(stats.seen, "path", "paths");
+        let (name, show) = (&stats.name, "forerun learned show");
+        lines.push(format!("learned: {paths} for its next start (`{show} {name}`)"));
     }
     if !stats.trouble.is_empty() {
         lines.push(format!("learned: {}", stats.trouble));
@@ -142,12 +145,13 @@ pub(crate) fn not_observed(processes_skipped: u64, records_lost: u64) -> Vec<Str
     let mut lines = Vec::new();
     if processes_skipped > 0 {
         lines.push(format!(
-            "{processes_skipped} processes could not be looked into: other user, setuid or not \
-             dumpable"
+            "{} could not be looked into: other user, setuid or not dumpable",
+            counted(processes_skipped, "process", "processes")
         ));
     }
     if records_lost > 0 {
-        lines.push(format!("{records_lost} reads that the shim recorded were lost"));
+        let reads = counted(records_lost, "read", "reads");
+        lines.push(format!("lost of what the shim recorded: {reads}"));
     }
     lines
 }

@@ -137,7 +137,7 @@ fn a_process_that_is_not_permitted_runs_and_is_counted() {
         assert_eq!(reader.end(), Some(0), "{why}");
         let mut report = String::new();
         errors.read_to_string(&mut report).unwrap();
-        let is_counted = report.contains("1 processes could not be looked into");
+        let is_counted = report.contains("1 process could not be looked into");
         assert_eq!(is_counted, why != "neither", "{why}: {report}");
     }
 }

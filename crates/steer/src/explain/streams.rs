@@ -4,7 +4,7 @@
 //!   sequential   |--1--|--2--|   |--3--|        begins where one ended, or at most NEAR beyond
 //!   backward     |--3--|--2--|--1--|            ends where the one before began
 //!   stride       |-1-|      |-2-|      |-3-|    the same step as before
-//!   random       accesses that nothing continues
+//!   random       accesses that nothing continues, or one alone
 //! ```
 //! # Invariants
 //! - Every byte that was read is in one stream; random accesses are one stream together.
@@ -169,8 +169,9 @@ impl OpenStream {
     fn summary(self) -> StreamSummary {
         let most = self.forward.max(self.backward).max(self.strided);
         let pattern = match self.reads {
-            // A long access between two polls was several reads.
-            1 if self.summary.bytes < LONG_BYTES => Pattern::Random,
+            // A long access between two polls was several reads; of random ones some happen to lie
+            // beside each other.
+            1 | 2 if self.summary.bytes < LONG_BYTES => Pattern::Random,
             1 => Pattern::Sequential,
             _ if most == self.forward => Pattern::Sequential,
             _ if most == self.strided => Pattern::Strided,
@@ -223,6 +224,7 @@ mod tests {
     fn a_stream_is_what_continues() {
         let apart = [9000, 17, 30_000, 441, 22_222, 150];
         let random: Vec<_> = apart.into_iter().flat_map(|at| reads(at * 4, 0, 4, 1)).collect();
+        let beside = random.iter().cloned().chain(reads(9_020 * 4, 0, 4, 1)).collect::<Vec<_>>();
         let gaps = in_turn(reads(0, 12, 4, 9), reads(8, 12, 4, 9));
         let both = in_turn(reads(0, 4, 4, 50), reads(9000, 4, 4, 50));
         #[rustfmt::skip]
@@ -237,6 +239,7 @@ mod tests {
             ("one small read",            reads(0, 0, 4, 1),           ([0, 0, 0, 4], 1)),
             ("two in turn",               both,                        ([400, 0, 0, 0], 2)),
             ("none continues",             random,                      ([0, 0, 0, 24], 1)),
+            ("two neighbours by chance",  beside,                      ([0, 0, 0, 28], 1)),
             ("the same again and again",  reads(8, 0, 4, 10),          ([0, 0, 0, 40], 1)),
         ];
         for (why, reads, expected) in rows {
