@@ -219,7 +219,7 @@ fn wrong_input_is_told_before_anything_runs() {
     place.file("plain", 10);
     #[rustfmt::skip]
     let rows = [ // words                                        status  what is said
-        (&["--", "no-such-program-at-all"][..],                  127, "cannot run no-such-program"),
+        (&["--", "no-such-program-at-all"][..],                  127, "no such program in PATH"),
         (&["--", "./plain"],                                     126, "cannot run ./plain"),
         (&[],                                                    2,   "PROGRAM"),
         (&["-n", "0", "--", "true"],                             2,   "--runs"),

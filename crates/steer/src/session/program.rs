@@ -28,7 +28,7 @@ use crate::observe::shim::RingWriter;
 
 /// Why the program did not start.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot run {name}: {source}")]
+#[error("cannot run {name}: {}", self.why())]
 pub struct StartError {
     /// The program's name.
     name: String,
@@ -39,6 +39,18 @@ pub struct StartError {
 impl StartError {
     pub(crate) fn new(name: &OsStr, source: io::Error) -> Self {
         Self { name: name.to_string_lossy().into_owned(), source }
+    }
+
+    /// The system's error, in words of what was looked for where it has none.
+    fn why(&self) -> String {
+        let is_named = !self.name.contains('/');
+        match self.source.kind() {
+            io::ErrorKind::NotFound if is_named => "there is no such program in PATH".to_owned(),
+            _ if self.source.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
+                "it is no program; a script begins with `#!` and what runs it".to_owned()
+            }
+            _ => self.source.to_string(),
+        }
     }
 
     /// The exit status that a shell gives in this case: 127 for a program that is not found, 126
