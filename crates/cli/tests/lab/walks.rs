@@ -70,6 +70,25 @@ fn what_strace_wrote_becomes_a_trace_and_the_trace_a_row() {
 }
 
 #[test]
+fn of_a_large_tree_the_directories_on_the_way_are_read() {
+    let folder = Scratch::new("cli-walks-way");
+    let [strace, tree] = recorded(&folder);
+    fs::create_dir_all(folder.join("beside/within")).expect("folders");
+    let trace = folder.join("read.jsonl");
+    let trace = trace.to_str().expect("a text");
+    let words = [&strace, trace, "--to", "accesses", "--tree", "/"];
+    let converted = forerun(&["trace", "convert"]).args(words).output().expect("it runs");
+    assert!(converted.status.success(), "{converted:?}");
+    let lines = fs::read_to_string(trace).expect("it is written");
+    let lines: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let listed = |path: &str| lines.iter().any(|line| line["directory"] == path[1..]);
+    assert!(listed(&tree), "{tree} is on the way");
+    let beside = folder.join("beside");
+    assert!(!listed(beside.to_str().expect("a text")), "nothing below it was used");
+}
+
+#[test]
 fn what_is_no_trace_is_refused_with_its_name_and_line() {
     let folder = Scratch::new("cli-walks-refused");
     let path = folder.join("x.jsonl");

@@ -71,6 +71,8 @@ fn a_blocked_open_is_recorded_with_its_directory_and_the_trace_is_replayed() {
     }
     let next = format!("next: `forerun sim walks {} --device", file.display());
     assert!(words(&output).contains(&next), "{}", words(&output));
+    let sizes = "for cache sizes (`forerun sim --size`) record with strace";
+    assert!(words(&output).contains(sizes), "{}", words(&output));
     let lines = lines(&file);
     assert_eq!(lines[0]["forerun_accesses"], 2);
     let is_open = |line: &&Value| line["call"] == "open" && line["path"] == "p\\\\ \\xff";

@@ -30,7 +30,11 @@ use crate::sim::source::Requests;
     forerun trace convert OLTP.lis.zst oltp.oracleGeneral --to oracleGeneral\n  \
     forerun trace convert hm_0.csv.gz - --to fio | head\n  \
     forerun trace convert workload:mail,requests=100000 mail.csv --to csv\n  \
-    forerun trace convert tar.strace tar.jsonl --to accesses --tree tree")]
+    forerun trace convert tar.strace tar.jsonl --to accesses --tree tree\n\n\
+    All reads of a program, for a cache's size:\n  \
+    strace -f -ttt -T -y -s 0 -o p.strace PROGRAM ARGS\n  \
+    forerun trace convert p.strace p.jsonl --to accesses --tree /\n  \
+    forerun sim p.jsonl --policy lru,s3-fifo,belady --size 1%,10%,50%")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,

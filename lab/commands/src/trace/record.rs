@@ -29,7 +29,9 @@ use forerun_steer::{ObserverKind, SessionError};
 #[command(after_help = "Examples:\n  \
     forerun trace record -o tar.jsonl.zst -- tar cf /dev/shm/x.tar tree\n  \
     forerun trace record --tree /srv/www -- rsync -a /srv/www/ /backup/\n  \
-    forerun sim walks tar.jsonl.zst --device object")]
+    forerun sim walks tar.jsonl.zst --device object\n\n\
+    Reads of what was in memory already, and took less than a millisecond, are hardly in it: for \
+    cache sizes use strace (`forerun trace convert --help`).")]
 pub(crate) struct Args {
     /// The trace, packed by zstd if its name ends in .zst
     #[arg(short, long, value_name = "FILE", default_value = "forerun-trace.jsonl")]
@@ -97,8 +99,10 @@ fn next(path: &Path, calls: usize) -> Vec<String> {
     }
     vec![
         format!("next: `forerun sim walks {path} --device cloud`: what walks would fetch ahead"),
-        format!("next: `forerun sim {path} --policy lru,s3-fifo`: misses of caches"),
         format!("next: `forerun replay {path} --device cloud`: response times"),
+        "for cache sizes (`forerun sim --size`) record with strace: reads of what was in memory \
+         are not in this trace, so it has hardly any hits; `forerun trace convert --help` has how"
+            .to_owned(),
     ]
 }
 

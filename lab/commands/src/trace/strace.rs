@@ -3,6 +3,7 @@
 //! # Invariants
 //! - A text has a bound, as all of it is in memory.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -36,7 +37,14 @@ pub(crate) fn accesses(
     ensure!((text.len() as u64) < TEXT_BYTES_MAX, "{shown}: more than {TEXT_BYTES_MAX} bytes");
     let encoded = |path: &Path| names::encoded(path.as_os_str().as_bytes());
     let calls = strace_calls(&String::from_utf8_lossy(&text), &encoded(&top), &encoded(&cwd));
-    let tree = Tree::read(&top).with_context(|| format!("--tree {}", top.display()))?;
+    // Of a large tree, such as `/`, the directories on the way of the calls are what is asked for.
+    let mut on_the_way: BTreeSet<&str> = BTreeSet::new();
+    for call in &calls {
+        let ends = call.path.match_indices('/').map(|(at, _)| at).chain([call.path.len()]);
+        on_the_way.extend(ends.map(|end| &call.path[..end]));
+    }
+    let tree = Tree::read_on_the_way(&top, |path| on_the_way.contains(path))
+        .with_context(|| format!("--tree {}", top.display()))?;
     Ok(AccessTrace { program, tree, calls })
 }
 

@@ -69,15 +69,28 @@ impl Tree {
     /// The tree below `top`, as it is on disk.
     ///
     /// # Errors
-    /// A directory cannot be read.
+    /// `top` cannot be read.
     pub fn read(top: &Path) -> io::Result<Self> {
+        Self::read_on_the_way(top, |_| true)
+    }
+
+    /// The same, with the entries of directories that `is_wanted`, by their paths below the top,
+    /// and of the top. A directory that cannot be read, or has gone, is one without entries.
+    ///
+    /// # Errors
+    /// `top` cannot be read.
+    pub fn read_on_the_way(top: &Path, is_wanted: impl Fn(&str) -> bool) -> io::Result<Self> {
         let mut tree = Self::new();
         (tree.nodes[0].inode, tree.nodes[0].bytes) = facts(&fs::symlink_metadata(top)?);
-        let mut directories = vec![(0, top.to_path_buf())];
-        while let Some((parent, path)) = directories.pop() {
-            for entry in fs::read_dir(&path)? {
-                let entry = entry?;
-                let metadata = fs::symlink_metadata(entry.path())?;
+        let mut directories = vec![(0, String::new(), top.to_path_buf())];
+        while let Some((parent, below, path)) = directories.pop() {
+            let entries = match fs::read_dir(&path) {
+                Ok(entries) => entries,
+                Err(_) if parent > 0 => continue,
+                Err(error) => return Err(error),
+            };
+            for entry in entries.flatten() {
+                let Ok(metadata) = fs::symlink_metadata(entry.path()) else { continue };
                 let kind = match metadata.file_type() {
                     kind if kind.is_dir() => EntryKind::Directory,
                     kind if kind.is_file() => EntryKind::File,
@@ -85,9 +98,11 @@ impl Tree {
                 };
                 let (inode, bytes) = facts(&metadata);
                 let name = names::encoded(entry.file_name().as_bytes());
+                let separator = if below.is_empty() { "" } else { "/" };
+                let path = format!("{below}{separator}{name}");
                 let node = tree.add(parent, name, kind, inode, bytes);
-                if kind == EntryKind::Directory {
-                    directories.push((node, entry.path()));
+                if kind == EntryKind::Directory && is_wanted(&path) {
+                    directories.push((node, path, entry.path()));
                 }
             }
         }
