@@ -110,7 +110,8 @@ def _wanted(metadata: Any, paths: Sequence[str], columns: Sequence[str] | None) 
     for name in columns:
         below = {at for at, path in enumerate(paths) if f"{path}.".startswith(f"{name}.")}
         if not below:
-            raise OptionError(f"no column {name!r}{nearest(name, paths, 0)}")
+            some = ", ".join(paths[:_NAMED]) + (", ..." if len(paths) > _NAMED else "")
+            raise OptionError(f"no column {name!r}{nearest(name, paths, 0.3)}; there are: {some}")
         indices |= below
     index = (metadata.schema.to_arrow_schema().pandas_metadata or {}).get("index_columns", [])
     indices.update(at for at, path in enumerate(paths) if path in index)
@@ -139,5 +140,7 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
 # Footers of most files are within; pyarrow asks for the rest of a longer one.
 _FOOTER_BYTES = 256 << 10
 _GAP_BYTES = 32 << 10
+# Columns in a message.
+_NAMED = 20
 # All is wanted, and nothing is guessed: more requests in flight cost no byte.
 _CONNECTIONS = 32

@@ -92,7 +92,8 @@ def test_pandas_finds_its_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"columns": ["c2", "C7"]}, "no column 'C7'; the nearest is 'c7'"),
+        ({"columns": ["c2", "C7"]}, "no column 'C7'; the nearest is 'c7'; there are: c0, c1, "),
+        ({"columns": ["zz"]}, "no column 'zz'; there are: c0, c1, "),
         ({"row_groups": [3]}, "row group 3: there are 0 to 2"),
         ({"cache_options": {"memroy": "8M"}}, "no option 'memroy'; the nearest is 'memory'"),
     ],

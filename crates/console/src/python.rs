@@ -26,7 +26,7 @@ pub fn become_command(command: &str, options: &impl Serialize) -> Result<()> {
     Err(error).with_context(|| {
         format!(
             "cannot start {}: `forerun {command}` is part of the Python package \
-             (pip install 'forerun[sweep]'); {PYTHON} names its Python",
+             (of a clone: pip install '.[sweep]'); {PYTHON} names its Python",
             python.display()
         )
     })
@@ -42,7 +42,8 @@ except ModuleNotFoundError as error:
         raise
     sys.exit(
         f'forerun: {sys.executable} has no package forerun of this version: '
-        \"pip install 'forerun[sweep]', or name another Python by FORERUN_PYTHON\"
+        \"in a clone of its sources: pip install '.[sweep]'; \"
+        \"or name another Python by FORERUN_PYTHON\"
     )
 sys.exit(main())
 ";
