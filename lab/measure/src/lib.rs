@@ -11,7 +11,7 @@
 //! | [`kernel`] | the same reads through the kernel's page cache |
 //! | [`pattern_file`] | files of the pattern: made, and known again |
 //! | [`steps`] | threads that begin, or take each step, at the same moment |
-//! | [`replay`] | requests at their times through the engine |
+//! | [`replay`], `turns` | requests at their times through the engine |
 //! | [`part`] | a device of a trace as a store |
 //! | [`record`] | run records, and the limit that runs are measured against |
 //! | [`windows`] | readahead windows as records hold them |
@@ -35,5 +35,6 @@ mod readers;
 pub mod record;
 pub mod replay;
 pub mod steps;
+mod turns;
 pub mod verify;
 pub mod windows;

@@ -24,7 +24,11 @@ use parking_lot::{Mutex, MutexGuard};
 pub(crate) struct Meter {
     inner: Arc<dyn Store>,
     notes: Arc<Mutex<Notes>>,
+    before_calls: Arc<BeforeCalls>,
 }
+
+/// What a reader's own thread does before it calls the store.
+type BeforeCalls = dyn Fn() + Send + Sync;
 
 /// The requests.
 #[derive(Default)]
@@ -59,12 +63,18 @@ impl Meter {
     /// Notes the first `noted_max` reads of `inner`.
     pub(crate) fn new(inner: Arc<dyn Store>, noted_max: usize) -> Self {
         let notes = Notes { noted_max, ..Notes::default() };
-        Self { inner, notes: Arc::new(Mutex::new(notes)) }
+        Self { inner, notes: Arc::new(Mutex::new(notes)), before_calls: Arc::new(|| ()) }
+    }
+
+    /// Has a reader's own thread call `hook` just before it calls the store.
+    pub(crate) fn before_calls(self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { before_calls: Arc::new(hook), ..self }
     }
 
     /// Counts operations of another store among those of this one.
     pub(crate) fn beside(&self, inner: Arc<dyn Store>) -> Self {
-        Self { inner, notes: Arc::clone(&self.notes) }
+        let (notes, before_calls) = (Arc::clone(&self.notes), Arc::clone(&self.before_calls));
+        Self { inner, notes, before_calls }
     }
 
     /// The notes so far.
@@ -169,7 +179,8 @@ impl Store for Meter {
             QueueKind::Background { .. } => RequestKind::Readahead,
         };
         let (notes, in_flight) = (Arc::clone(&self.notes), Mutex::default());
-        Arc::new(Metered { inner, kind, notes, in_flight })
+        let before_calls = Arc::clone(&self.before_calls);
+        Arc::new(Metered { inner, kind, notes, before_calls, in_flight })
     }
 
     fn inner(&self) -> Option<&dyn Store> {
@@ -181,6 +192,7 @@ struct Metered {
     inner: Arc<dyn Queue>,
     kind: RequestKind,
     notes: Arc<Mutex<Notes>>,
+    before_calls: Arc<BeforeCalls>,
     /// The notes of operations in flight, by token.
     in_flight: Mutex<BTreeMap<u64, usize>>,
 }
@@ -196,6 +208,9 @@ impl Queue for Metered {
 
     fn reap(&self, wait: Wait, out: &mut Vec<Completion>) {
         let before = out.len();
+        if self.kind == RequestKind::Demand {
+            (self.before_calls)();
+        }
         self.inner.reap(wait, out);
         let now = machine::now();
         let done = out.len() - before;

@@ -7,8 +7,7 @@
 //! ```
 //! # Invariants
 //! - A response is timed from the moment that its request is due; what a slot comes late counts.
-//! - Requests that have times begin in the order of the trace: each waits for the turn of the one
-//!   before, and keeps a little of their distance, so that a late thread does not change it.
+//! - Requests that have times begin in the order of the trace (`turns`).
 //! - Nothing but reads and writes is inside the measured time.
 //! - What is written is the pattern, so a file of the pattern stays one.
 //! - The first failure ends all slots, and is returned; an interrupt ends them, and what was
@@ -35,6 +34,7 @@ use parking_lot::Mutex;
 
 use crate::cache::{failed_on, refused};
 use crate::meter::Meter;
+use crate::turns::Turns;
 
 /// The results of a replay.
 pub struct ReplayResult {
@@ -87,12 +87,14 @@ pub fn run(
     assert!(!places.is_empty(), "a workload has files");
     let cache = Cache::new(settings).map_err(refused)?;
     let mut meter: Option<Meter> = None;
+    let turns = Arc::new(Turns::new(pace));
     let mut files = Vec::new();
     for Place { name, store, base, client } in places {
-        let metered = match &meter {
-            Some(first) => Arc::new(first.beside(store)),
-            None => Arc::new(meter.insert(Meter::new(Arc::clone(&store), 0)).beside(store)),
-        };
+        let first = meter.get_or_insert_with(|| {
+            let turns = Arc::clone(&turns);
+            Meter::new(Arc::clone(&store), 0).before_calls(move || turns.pass_on())
+        });
+        let metered = Arc::new(first.beside(store));
         let opener = client.map_or_else(|| cache.clone(), |client| cache.client(client));
         let handle = opener.open_store_with(metered, access);
         let handle = handle.with_context(|| format!("cannot open {name}"))?;
@@ -103,7 +105,7 @@ pub fn run(
         // All threads are there when the first request is due.
         begun: machine::now() + START,
         files: &files,
-        turns: Turns::new(pace),
+        turns,
         stop: AtomicBool::new(false),
         answered: AtomicU64::new(0),
         outcome: Mutex::default(),
@@ -161,7 +163,7 @@ struct OpenPlace {
 struct Slots<'a> {
     begun: Nanos,
     files: &'a [OpenPlace],
-    turns: Turns,
+    turns: Arc<Turns>,
     stop: AtomicBool,
     answered: AtomicU64,
     outcome: Mutex<Outcome>,
@@ -192,12 +194,14 @@ impl Slots<'_> {
                 break;
             }
             let made = match turn {
-                Some(turn) => self.turns.wait(turn, access.not_before, stopped),
+                Some(turn) => self.turns.wait(turn, stopped),
                 None => Some(machine::now()),
             };
             let Some(made) = made else { break };
             let due = if self.turns.timed { due } else { made };
-            if let Err(error) = self.make((access, due, made), &mut room, &mut own) {
+            let answered = self.make((access, due, made), &mut room, &mut own);
+            self.turns.pass_on();
+            if let Err(error) = answered {
                 self.stop.store(true, Ordering::Relaxed);
                 own.error = Some(error);
                 break;
@@ -235,70 +239,6 @@ impl Slots<'_> {
     }
 }
 
-/// The order in which requests that have times are made: that of their times.
-struct Turns {
-    timed: bool,
-    /// Turns that were given, and when the latest request with one is due.
-    given: Mutex<(u64, Nanos)>,
-    /// The next one to be made.
-    next: AtomicU64,
-    /// When the one before it was made and was due; of the turn's own thread alone, until it hands
-    /// `next` on.
-    made: AtomicU64,
-    due: AtomicU64,
-}
-
-impl Turns {
-    fn new(pace: Pace) -> Self {
-        Self {
-            timed: pace != Pace::Closed,
-            given: Mutex::default(),
-            next: AtomicU64::default(),
-            made: AtomicU64::default(),
-            due: AtomicU64::default(),
-        }
-    }
-
-    /// The next request of the list behind `reader`, and its turn; none where it has no time, or
-    /// comes behind one that is due later, as in traces that are not quite in the order of theirs.
-    fn take(&self, reader: &mut Reader) -> Option<(Access, Option<u64>)> {
-        if !self.timed {
-            return reader.next().map(|access| (access, None));
-        }
-        let mut given = self.given.lock();
-        let access = reader.next()?;
-        let (turn, latest) = *given;
-        if access.not_before < latest {
-            return Some((access, None));
-        }
-        *given = (turn + 1, access.not_before);
-        Some((access, Some(turn)))
-    }
-
-    /// Waits until those before `turn` were made, and keeps their distance, up to [`APART`]; the
-    /// moment, or nothing where `stopped` is so meanwhile.
-    fn wait(&self, turn: u64, due: Nanos, stopped: impl Fn() -> bool) -> Option<Nanos> {
-        while self.next.load(Ordering::Acquire) != turn {
-            if stopped() {
-                return None;
-            }
-            // The one before may need this processor.
-            thread::yield_now();
-        }
-        let distance = due.since(Nanos(self.due.load(Ordering::Relaxed))).min(APART);
-        let earliest = Nanos(self.made.load(Ordering::Relaxed)) + distance;
-        let mut now = machine::now();
-        while now < earliest {
-            std::hint::spin_loop();
-            now = machine::now();
-        }
-        self.made.store(now.0, Ordering::Relaxed);
-        self.due.store(due.0, Ordering::Relaxed);
-        self.next.store(turn + 1, Ordering::Release);
-        Some(now)
-    }
-}
-
 /// Sleeps, and looks at the clock for the last moment; false where `stopped` is so meanwhile.
 fn wait_until(due: Nanos, stopped: impl Fn() -> bool) -> bool {
     loop {
@@ -318,68 +258,8 @@ fn wait_until(due: Nanos, stopped: impl Fn() -> bool) -> bool {
     }
 }
 
-/// Several times what the engine needs from a request to its system call.
-const APART: Nanos = Nanos::from_micros(20);
 /// A sleep on Linux ends about 50 us late, by the slack of timers.
 const SPIN: Nanos = Nanos::from_micros(80);
 const LOOKS_EVERY: Nanos = Nanos::from_millis(250);
 const START: Nanos = Nanos::from_millis(20);
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-
-#[cfg(test)]
-mod tests {
-    use forerun_sim::schedule;
-    use forerun_sim::trace::Request;
-
-    use super::*;
-
-    fn access(due: u64) -> Access {
-        let request = Request::blocks(1, 0, 4_096).unwrap().unwrap();
-        schedule::access(&request, 0, Nanos(due))
-    }
-
-    #[test]
-    fn requests_are_made_in_the_order_of_their_times() {
-        const REQUESTS: u64 = 2_000;
-        let turns = Turns::new(Pace::Open { speed_ppm: 1_000_000 });
-        let list = (0..REQUESTS).map(|at| access(at * 50));
-        let made = Mutex::new(Vec::new());
-        thread::scope(|scope| {
-            for mut slot in schedule::slots(list, 8) {
-                let (turns, made) = (&turns, &made);
-                scope.spawn(move || {
-                    while let Some((access, turn)) = turns.take(&mut slot) {
-                        let turn = turn.unwrap();
-                        let at = turns.wait(turn, access.not_before, || false).unwrap();
-                        made.lock().push((turn, at));
-                    }
-                });
-            }
-        });
-        let mut made = made.into_inner();
-        made.sort_unstable();
-        assert!(made.iter().map(|&(turn, _)| turn).eq(0..REQUESTS), "each once");
-        for pair in made.windows(2) {
-            assert!(pair[1].1.since(pair[0].1) >= Nanos(50), "{pair:?}: their distance");
-        }
-    }
-
-    #[test]
-    fn what_comes_behind_a_later_request_has_no_turn() {
-        let turns = Turns::new(Pace::Open { speed_ppm: 1_000_000 });
-        let mut list = Reader::new([5, 9, 7, 9, 12].map(access).into_iter());
-        let given: Vec<Option<u64>> =
-            std::iter::from_fn(|| turns.take(&mut list)).map(|taken| taken.1).collect();
-        assert_eq!(given, [Some(0), Some(1), None, Some(2), Some(3)]);
-        let closed = Turns::new(Pace::Closed);
-        assert_eq!(closed.take(&mut Reader::new([0, 0].map(access).into_iter())).unwrap().1, None);
-    }
-
-    #[test]
-    fn a_turn_ends_when_the_replay_is_stopped() {
-        let turns = Turns::new(Pace::Open { speed_ppm: 1_000_000 });
-        assert_eq!(turns.wait(1, Nanos(0), || true), None, "its predecessor was never made");
-        assert!(turns.wait(0, Nanos(0), || true).is_some());
-        assert!(turns.wait(1, Nanos(0), || true).is_some());
-    }
-}

@@ -122,12 +122,12 @@ impl Layout {
         let (numbers, first) = (self.numbers.clone(), self.first);
         let (mut batch, mut at) = (Vec::new(), 0);
         let accesses = std::iter::from_fn(move || {
-            loop {
+            while !interrupt::asked() {
                 if at == batch.len() {
                     at = 0;
                     match requests.next_batch(&mut batch) {
-                        Ok(true) if !interrupt::asked() => {}
-                        Ok(_) => return None,
+                        Ok(true) => {}
+                        Ok(false) => return None,
                         Err(error) => {
                             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                             return None;
@@ -147,6 +147,7 @@ impl Layout {
                 let access: Access = schedule::access(request, numbers[&request.device()], due);
                 return Some(access);
             }
+            None
         });
         let numbers = (0..).take(self.files.len());
         let workload = Workload {
