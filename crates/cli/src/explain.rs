@@ -148,24 +148,28 @@ impl Args {
         }))
     }
 
+    /// Prints the explanation, whatever becomes of the file.
     fn report(&self, explanation: &Explanation) -> Result<()> {
-        if let Some(path) = &self.output {
-            let shown = match Kind::of(path) {
-                Some(kind) => {
-                    kind.show(explanation, ROWS, || text::lines(explanation).join("\n"))?
-                }
-                None => page::explained(explanation, &machine::machine(), machine::date()),
-            };
-            output::file(path, shown.as_bytes())?;
-        }
+        let written = self.write(explanation);
         if !self.form.is_text() {
             let printed = self.form.print(explanation, ROWS, String::new);
-            return printed.context("cannot write the explanation");
+            printed.context("cannot write the explanation")?;
+            return written;
         }
         for line in text::lines(explanation) {
             note(&line);
         }
-        Ok(())
+        written
+    }
+
+    /// Writes the file that `-o` names.
+    fn write(&self, explanation: &Explanation) -> Result<()> {
+        let Some(path) = &self.output else { return Ok(()) };
+        let shown = match Kind::of(path) {
+            Some(kind) => kind.show(explanation, ROWS, || text::lines(explanation).join("\n"))?,
+            None => page::explained(explanation, &machine::machine(), machine::date()),
+        };
+        output::file(path, shown.as_bytes())
     }
 
     fn explanation(

@@ -166,6 +166,12 @@ fn a_profile_is_kept_where_commands_look_for_it() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(errors.contains("name a file with -o"), "{errors}");
+
+    let mut command = profile(&format!("{} --time 200ms", path.display()));
+    let output = command.env("XDG_CONFIG_HOME", path.join("no-folder")).output().expect("starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("name a file with -o"), "{errors}");
 }
 
 #[test]

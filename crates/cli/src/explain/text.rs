@@ -87,9 +87,18 @@ fn beyond(explanation: &Explanation) -> Option<String> {
         "preload" => String::new(),
         _ => "; `--observe preload` sees read calls that are not seen from outside".to_owned(),
     };
+    let what = "directories, inodes, programs, the kernel's own readahead, reads at positions";
+    let walks = explanation.walks.as_deref().unwrap_or_default();
+    // Small files are read by walks, whose waits the verdict has.
+    if walks.iter().any(|walk| walk.storage_seconds >= SHOWN_MIN) {
+        return Some(format!(
+            "of {all} from devices, {beyond} are beyond the reads that were observed (small \
+             files, {what}): of these the verdict has what walks come to"
+        ));
+    }
     Some(format!(
-        "of {all} from devices, {beyond} are beyond the reads that were observed (directories, \
-         inodes, programs, reads at positions), and in no verdict{preload}"
+        "of {all} from devices, {beyond} are beyond the reads that were observed ({what}), and in \
+         no verdict{preload}"
     ))
 }
 
@@ -416,6 +425,30 @@ mod tests {
             streams_left_out: 0,
             samples: Vec::new(),
             samples_left_out: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_the_reads_is_in_the_verdict_where_walks_come_to_it() {
+        let walk =
+            |seconds: f64| ExplainedWalk { storage_seconds: seconds, ..ExplainedWalk::default() };
+        #[rustfmt::skip]
+        let rows = [ // walks, told, not told
+            (vec![],                   "and in no verdict; `--observe preload`", "walks come to"),
+            (vec![walk(0.0)],          "and in no verdict; `--observe preload`", "walks come to"),
+            (vec![walk(1.0)],          "the verdict has what walks come to",     "preload"),
+        ];
+        for (walks, told, untold) in rows {
+            let explanation = Explanation {
+                device_bytes: 7 << 20,
+                bytes_read: 1 << 20,
+                observer: "proc".to_owned(),
+                walks: Some(walks),
+                ..Explanation::default()
+            };
+            let text = beyond(&explanation).expect("more came from devices");
+            assert!(text.contains("6 MiB (86 %)"), "{text}");
+            assert!(text.contains(told) && !text.contains(untold), "{text}");
         }
     }
 

@@ -319,7 +319,7 @@ fn refusals_are_one_line_and_the_right_status() {
         (words(&["sim", &other]), 1, "the first lines are of no format"),
         (words(&["sim", &broken]), 1, "broken.txt: record 3 at byte 4 is broken: `three`"),
         (words(&["sim", &broken, "--readahead", "off"]), 1, "record 3 at byte 4"),
-        (words(&["sim", &huge, "--device", "ssd"]), 1, "too large to be a page"),
+        (words(&["sim", &huge, "--device", "ssd"]), 1, "`forerun replay TRACE --device"),
         (words(&["sim", "workload:streams,each=900G", "--device", "hdd"]), 1, "the device holds"),
         (words(&["vectors"]), 2, "<FILE>"),
         (words(&["vectors", &missing]), 1, "missing: No such file"),

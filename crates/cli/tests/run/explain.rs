@@ -80,6 +80,19 @@ fn bad_usage_starts_nothing() {
 }
 
 #[test]
+fn an_explanation_is_printed_where_its_page_cannot_be_written() {
+    let folder = folder("explain-unwritten");
+    let gone = folder.join("gone");
+    fs::create_dir(&gone).unwrap();
+    let flags = format!("-o {}/page.html", gone.display());
+    let output = explain(&flags).arg("rmdir").arg(&gone).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert!(errors.contains("waiting for storage is ") && errors.contains("to gain"), "{errors}");
+    assert!(errors.lines().any(|line| line.contains("cannot write ")), "{errors}");
+}
+
+#[test]
 fn a_reader_of_a_pipe_reads_no_file() {
     let mut child = explain("--json")
         .args(["wc", "-c"])

@@ -141,8 +141,8 @@ pub fn usual_place_to_write() -> Result<PathBuf> {
         usual_place().ok_or_else(|| usage("there is no home folder: name a file with -o"))?;
     let folder = output::parent(&path);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.with_context(|| format!("cannot make {}", folder.display()))?;
-    output::require_place(&path)?;
+    made.with_context(|| format!("cannot make {}; name a file with -o", folder.display()))?;
+    output::require_place(&path).context("name another file with -o")?;
     Ok(path)
 }
 

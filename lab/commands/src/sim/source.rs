@@ -314,7 +314,8 @@ impl Source {
         let page = u64::from(PAGE_BYTES);
         if end > FILE_PAGES_MAX {
             bail!(
-                "{}: key {} is too large to be a page of a file: readahead needs block numbers",
+                "{}: key {} is too large to be a page of a file: readahead needs block numbers; \
+                 of several files or devices `forerun replay TRACE --device MODEL` reads each",
                 self.name(),
                 end - 1
             );

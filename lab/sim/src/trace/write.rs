@@ -44,7 +44,7 @@ choice! {
 #[non_exhaustive]
 pub enum WriteError {
     /// The system refused.
-    #[error("cannot write: {0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
     /// The format has no way to say it.
     #[error("{0}")]
