@@ -27,13 +27,13 @@ mod stats;
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  forerun run --stats -- gzip -3k backup.tar")]
 pub(crate) struct Args {
-    /// The prefetch distance of a reader, at most
+    /// How far ahead of a reader of a file bytes are fetched, at most
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = bytes)]
     limit: Bytes,
-    /// The bytes that are requested at a time, at most
+    /// How much is requested at a time, at most
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = bytes)]
     burst: Bytes,
-    /// The prefetch distances of all readers together [default: 256M, less where memory is short]
+    /// How far ahead of all readers together [default: 256M, less where memory is short]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     budget: Option<Bytes>,
     /// The readahead policy, as NAME:key=value,...
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// How the program's reads are observed: by /proc, or also by a shim that it loads
     #[arg(long, value_name = "HOW", default_value = "auto")]
     observe: ObserveFlag,
-    /// Whether entries of directory trees are fetched ahead of a program that walks them
+    /// Whether the next files of a tree are fetched ahead of a program that goes from file to file
     #[arg(long, value_name = "HOW", default_value = "on")]
     walks: WalksFlag,
     /// What is learned of the program for its next start: auto, off, or the name of a list; off
@@ -72,9 +72,9 @@ pub(crate) struct Args {
 /// The values of `--walks`.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum WalksFlag {
-    /// Entries are fetched ahead where blocked calls are seen
+    /// They are, where the system shows the calls that the program waits in
     On,
-    /// Streams and learned lists alone
+    /// Only what large files and learned lists bring
     Off,
 }
 
@@ -83,7 +83,7 @@ enum WalksFlag {
 pub(crate) enum ObserveFlag {
     /// The one that works for every program: proc
     Auto,
-    /// Positions of open files, pages of mapped ones
+    /// By positions of open files, and pages of mapped ones; hardly sees `pread`
     Proc,
     /// Also every read call, by a library that the program loads; see `make install`
     Preload,
