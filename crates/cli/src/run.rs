@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
 use forerun_console::{output, specs};
 use forerun_core::params::{Bytes, Param as _};
+use forerun_report::quantity;
 use forerun_steer::abilities::{Abilities, abilities};
 use forerun_steer::learn::{self, LearnSettings, Learning, store};
 use forerun_steer::run::{self, Ended, RunError, Settings};
@@ -229,7 +230,10 @@ fn plan(settings: &Settings, words: &[OsString], can: Abilities) -> String {
             "nothing: there is no such program".to_owned()
         }
         lists if lists.entries == 0 => format!("nothing yet; this run as {}", lists.name),
-        lists => format!("{} paths with {}, of {}", lists.entries, show(lists.bytes), lists.name),
+        lists => {
+            let paths = quantity::counted(lists.entries, "path", "paths");
+            format!("{paths} with {}, of {}", quantity::bytes(lists.bytes), lists.name)
+        }
     };
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     format!(

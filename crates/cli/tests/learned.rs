@@ -45,7 +45,7 @@ fn a_dry_run_says_what_would_be_done_and_runs_nothing() {
     home.read(&["--learn", "dry"], &files);
     let text = plan(&["--learn", "dry"], &["python3"]);
     let learned = text.lines().last().unwrap();
-    assert!(learned.ends_with(", of dry") && learned.contains(" paths with "), "{text}");
+    assert!(learned.ends_with("iB, of dry") && learned.contains(" paths with "), "{text}");
 }
 
 #[test]
