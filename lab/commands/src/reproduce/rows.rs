@@ -8,9 +8,13 @@
 //! Wu, Xi, Xu 2010, and the patch of 2007 (paper 1); Fukayama et al. (2); Meng et al. 2009 (3);
 //! Liao et al. 2022 (4).
 
+use std::collections::BTreeMap;
+
 use forerun_report::comparison::ComparedFigure;
 use forerun_report::quantity;
 use serde_json::Value;
+
+use crate::specs::PAGE_BYTES;
 
 /// One row.
 pub(super) struct Row {
@@ -119,6 +123,33 @@ pub(super) const ROWS: &[Row] = &[
         note: "The traces are not public; the model has the statistics that the paper states.",
     },
     Row {
+        name: "fig7",
+        title: "Paper 3, Fig. 7: mean response of the mail store on four disks",
+        command: "replay workload:mail,model=m1 --device t7k250*4 --warm-up 600s --until 3480s \
+                  --policy lru,2q,arc,2q-star --cache 256M,512M,768M,1G,1280M",
+        figures: |json| {
+            let at_most_one = |size, runs: &[&Value]| ComparedFigure {
+                what: format!("{size}: 2Q* to the best of LRU, 2Q and ARC"),
+                paper: Some("at most 1, .8 at best".to_owned()),
+                here: to_the_best(runs).map_or_else(missing, |it| format!("{it:.2}")),
+            };
+            by_size(json).into_iter().map(|(size, runs)| at_most_one(size, &runs)).collect()
+        },
+        note: "LIRS and S3-FIFO are ahead of all four from 768 MB on: see the page.",
+    },
+    Row {
+        name: "fig8",
+        title: "Paper 3, Fig. 8: the same under 2Q*, gaps four times as long, without and with prefetch",
+        command: "replay workload:mail,model=m1 --device t7k250*4 --speed 0.25 --warm-up 2400s \
+                  --until 13920s --policy 2q-star --readahead off,streams \
+                  --cache 256M,512M,768M,1G,1280M",
+        figures: |json| {
+            let sizes = by_size(json).into_iter();
+            sizes.flat_map(|(size, runs)| by_prefetch(&size, &runs)).collect()
+        },
+        note: "Requests are of 8 KB, and few are in order: windows stay short.",
+    },
+    Row {
         name: "table5",
         title: "Paper 4, Table 5: reads of 4 to 64 KB, one at a time, by the costs of the paper",
         command: "sim reap --costs paper --sizes 4K,8K,16K,32K,64K",
@@ -185,6 +216,44 @@ fn claims(json: &Value) -> Vec<ComparedFigure> {
         }
     }
     figures
+}
+
+/// The runs of each size of a cache, and the size in words.
+fn by_size(json: &Value) -> Vec<(String, Vec<&Value>)> {
+    let mut sizes: BTreeMap<u64, Vec<&Value>> = BTreeMap::new();
+    for run in json["runs"].as_array().into_iter().flatten() {
+        sizes.entry(run["cache_pages"].as_u64().unwrap_or(0)).or_default().push(run);
+    }
+    let words = |pages: u64| quantity::bytes(pages * u64::from(PAGE_BYTES));
+    sizes.into_iter().map(|(pages, runs)| (words(pages), runs)).collect()
+}
+
+/// The mean response under 2Q* to that under the best other policy.
+fn to_the_best(runs: &[&Value]) -> Option<f64> {
+    let is_ours = |run: &&&Value| run["policy"] == "2q-star";
+    let ours = runs.iter().find(is_ours)?["mean_response_us"].as_f64()?;
+    let others = runs.iter().filter(|run| !is_ours(run));
+    let best = others.filter_map(|run| run["mean_response_us"].as_f64()).reduce(f64::min)?;
+    Some(ours / best)
+}
+
+/// What prefetch changes at one size, and the windows by which.
+fn by_prefetch(size: &str, runs: &[&Value]) -> [ComparedFigure; 2] {
+    let of = |readahead: &str, field: &str| {
+        runs.iter().find(|run| run["readahead"] == readahead)?[field].as_f64()
+    };
+    let mean = |readahead| of(readahead, "mean_response_us");
+    let change = mean("streams").zip(mean("off")).map(|(with, without)| with / without - 1.0);
+    let window = of("streams", "mean_window_bytes");
+    let figure = |what: &str, paper: &str, here: Option<String>| ComparedFigure {
+        what: format!("{size}: {what}"),
+        paper: Some(paper.to_owned()),
+        here: here.unwrap_or_else(missing),
+    };
+    [
+        figure("by prefetch", "about -5 %", change.map(|it| format!("{:.1} %", it * 100.0))),
+        figure("mean window, KiB", "32 to 64", window.map(|it| format!("{:.0}", it / 1024.0))),
+    ]
 }
 
 /// The mean gain of a machine's files by the thread as it is printed, each at its best limit.
@@ -265,5 +334,29 @@ mod tests {
         let json = serde_json::json!({ "runs": runs });
         assert_eq!(reap(&json, "a", "b", "mean_us"), Some(1.0));
         assert_eq!(reap(&json, "a", "c", "mean_us"), None);
+    }
+
+    #[test]
+    fn replays_are_compared_size_by_size() {
+        let run = |pages: u64, policy: &str, readahead: &str, us: f64| -> Value {
+            serde_json::json!({ "cache_pages": pages, "policy": policy, "readahead": readahead,
+                "mean_response_us": us, "mean_window_bytes": 40_960.0 })
+        };
+        let runs = [
+            run(512, "lru", "off", 10.0),
+            run(256, "lru", "off", 30.0),
+            run(512, "2q-star", "off", 8.0),
+            run(512, "2q-star", "streams", 7.0),
+        ];
+        let json = serde_json::json!({ "runs": runs });
+        let sizes = by_size(&json);
+        let names: Vec<&str> = sizes.iter().map(|(size, _)| size.as_str()).collect();
+        assert_eq!(names, ["1 MiB", "2 MiB"]);
+        assert_eq!(to_the_best(&sizes[0].1), None, "2Q* was not run");
+        assert_eq!(to_the_best(&sizes[1].1), Some(0.8));
+        let found = by_prefetch("2 MiB", &sizes[1].1[1..]);
+        let shown = found.each_ref().map(|it| (it.what.as_str(), it.here.as_str()));
+        let expected = [("2 MiB: by prefetch", "-12.5 %"), ("2 MiB: mean window, KiB", "40")];
+        assert_eq!(shown, expected);
     }
 }
