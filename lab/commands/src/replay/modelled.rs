@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //! - The same plan gives the same figures.
+//! - The core has the settings that it has in the live engine.
 
 use anyhow::{Result, anyhow};
 use forerun_console::failure::usage;
-use forerun_core::cache::{PartitionSettings, Settings};
-use forerun_engine::Partition;
+use forerun_engine::Settings;
 use forerun_measure::cache::queues_commands;
 use forerun_sim::driver::{self, RunError, Setup};
 use forerun_sim::host::RequestOrder;
@@ -48,12 +48,19 @@ pub(super) fn run(plan: &Plan, case: Case<'_>, spec: &str) -> Result<Replayed> {
 }
 
 fn setup(plan: &Plan, case: Case<'_>, set: Striped) -> Result<Setup> {
-    let mut cache = Settings::new(case.pages, case.policy, case.readahead);
     let device = &set.members()[0];
-    let pages = device.request_bytes_max() / u64::from(PAGE_BYTES);
-    cache.request_pages_max = u32::try_from(pages).unwrap_or(u32::MAX);
-    cache.explain = true;
-    share(&mut cache, &plan.partitions)?;
+    let settings = Settings {
+        cache_bytes: u64::from(case.pages) * u64::from(PAGE_BYTES),
+        policy: case.policy.to_owned(),
+        readahead: case.readahead.to_owned(),
+        partitions: plan.partitions.clone(),
+        request_bytes_max: u32::try_from(device.request_bytes_max()).unwrap_or(u32::MAX),
+        files_max: u32::try_from(plan.layout.files.len()).expect("bounded"),
+        windows_max: 1,
+        ..Settings::default()
+    };
+    super::check(&settings)?;
+    let cache = settings.core().expect("checked above");
     let partitions = partitions::of_devices(&cache, &plan.layout.names);
     let queues = queues_commands(device);
     let mut setup = Setup::new(cache, None);
@@ -65,22 +72,6 @@ fn setup(plan: &Plan, case: Case<'_>, set: Striped) -> Result<Setup> {
     setup.warm_up = plan.warm_up;
     setup.partitions = partitions;
     Ok(setup)
-}
-
-/// Adds `partitions`; the rest has what they leave.
-fn share(cache: &mut Settings, partitions: &[Partition]) -> Result<()> {
-    let all = cache.frames;
-    for Partition { name, bytes, rule, policy, readahead, bytes_min: _ } in partitions {
-        let pages = u32::try_from(bytes / u64::from(PAGE_BYTES)).unwrap_or(u32::MAX);
-        let rest = &mut cache.partitions[0].frames;
-        *rest = rest.checked_sub(pages).ok_or_else(|| {
-            usage(format!("--partition: shares of more pages than the {all} of --cache"))
-        })?;
-        let settings = PartitionSettings::new(name, pages, policy);
-        let (rule, readahead) = (rule.clone(), readahead.clone());
-        cache.partitions.push(PartitionSettings { rule, readahead, ..settings });
-    }
-    Ok(())
 }
 
 /// Of the models' draws.
