@@ -147,8 +147,10 @@ pub(crate) struct Learner {
     /// The time of the last call.
     now: Nanos,
     submitted: u64,
-    /// Whether what is fetched lies on devices that seek, once that is known.
+    /// Whether most of what is fetched lies on a device that seeks, once that is known.
     seeks: Option<bool>,
+    /// That was told of the whole list, and no more by each fetch.
+    seeks_told: bool,
     /// Entries of which a use would be seen.
     watched: Vec<bool>,
     seen: Seen,
@@ -194,7 +196,7 @@ impl Learner {
             place: entry.version.inode,
             is_judged: entry.kind == LearnedKind::Read,
         }));
-        Self {
+        let mut learner = Self {
             target,
             watched: vec![false; entries.len()],
             stats: LearnedStats { entries: entries.len() as u64, ..stats },
@@ -205,13 +207,18 @@ impl Learner {
             now: Nanos(0),
             submitted: 0,
             seeks: None,
+            seeks_told: false,
             seen: Seen::default(),
             cursors: BTreeMap::new(),
             files: BTreeMap::new(),
             processes: BTreeMap::new(),
             tools: Arc::new(Tools::new()),
             pool: Pool::new(bounds, running, work),
+        };
+        if !learner.entries.is_empty() {
+            learner.push(What::Devices(learner.entries.clone()));
         }
+        learner
     }
 
     /// Whether entries are fetched, or will be as the program goes on: one that has used none for
@@ -312,8 +319,8 @@ impl Learner {
                 let needs_bytes =
                     found.as_ref().is_ok_and(|found| found.bytes > 0 && !found.is_cached);
                 let was_there = was_cached(took, needs_bytes);
-                if !was_there {
-                    self.seeks = Some(is_rotational);
+                if !was_there && !self.seeks_told {
+                    self.seeks = is_rotational.or(self.seeks);
                 }
                 let is_full = self.replay.in_flight() >= self.depth.requests() as usize;
                 let bytes = found.as_ref().map_or(0, |it| it.bytes);
@@ -322,11 +329,15 @@ impl Learner {
                 let is_cached = found.as_ref().is_ok_and(|it| it.is_cached);
                 let is_judged = is_watched && !was_there && !is_cached;
                 self.watched[index as usize] = is_judged;
-                self.replay.complete(index, is_judged.then_some(took));
+                self.replay.complete(index, (!was_there).then_some(took), is_judged);
                 if let Ok(Found { version, bytes, is_cached, .. }) = found {
                     self.stats.bytes += if is_cached { 0 } else { bytes };
                     self.seen.found(&entry.path, version);
                 }
+            }
+            What::Devices(_) => {
+                self.seeks_told = is_rotational.is_some();
+                self.seeks = is_rotational.or(self.seeks);
             }
             What::Warm(_) => unreachable!("a run waits for no bytes"),
             What::Look(path) => match found {
@@ -348,11 +359,20 @@ impl Learner {
         {
             return;
         }
-        self.use_place(now, path);
-        let is_new = self.target.is_some() && self.seen.note(now, path, kind);
-        if is_new && self.pool.room() > LOOKS_LEFT {
+        let is_new = self.sighted(now, path, kind);
+        if is_new && self.target.is_some() && self.pool.room() > LOOKS_LEFT {
             self.push(What::Look(path.into()));
         }
+    }
+
+    /// The program was seen to use `path`. Whether that is the first time.
+    fn sighted(&mut self, now: Nanos, path: &[u8], kind: LearnedKind) -> bool {
+        self.use_place(now, path);
+        let is_new = self.seen.note(now, path, kind);
+        if is_new && !self.places.contains_key(path) {
+            self.replay.missed();
+        }
+        is_new
     }
 
     fn use_place(&mut self, now: Nanos, path: &[u8]) {
@@ -397,9 +417,8 @@ impl Learner {
         stat: &Stat,
         (id, file): (Option<FileId>, Option<&File>),
     ) {
-        self.use_place(now, &path);
+        let is_new = self.sighted(now, &path, LearnedKind::Read);
         if self.target.is_some() {
-            let is_new = self.seen.note(now, &path, LearnedKind::Read);
             self.seen.found(&path, fetch::version(stat));
             assert!(self.seen.count() <= ENTRIES_MAX, "what is seen has a bound");
             if is_new && stat.st_size > WHOLE_BYTES {

@@ -273,7 +273,7 @@ fn checked(file: File, before: &Stat) -> Result<(File, Stat), Refusal> {
     if is_same && is_regular(&stat) { Ok((file, stat)) } else { Err(Refusal::Changed) }
 }
 
-const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+pub(crate) const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const READING: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 /// Without waiting for a lease or a terminal.
 const OPENING: OFlags = READING.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);

@@ -11,7 +11,9 @@
 //! # Invariants
 //! - Each entry is requested at most once.
 //! - Until the list has proved right, what is requested and not used is bounded by what was
-//!   used (`proof`); an entry that is larger by itself waits until the program uses it.
+//!   used, eight times that where the program is seen to do what the list says (`proof`); an
+//!   entry that is larger by itself waits until the program uses it.
+//! - On a device that seeks an entry without bytes counts there as one with.
 //! - No more than [`AHEAD_MAX`] entries, or one batch of a list that proved right, and no more
 //!   bytes than the budget are ahead of the position; entries that the program has passed by count
 //!   for their bytes until the list is used up.
@@ -29,7 +31,7 @@ use alloc::vec::Vec;
 
 use crate::units::Nanos;
 use crate::walk::order::ascends;
-use proof::{Cost, Proof, Recent};
+use proof::{Cost, Proof, Recent, Sightings};
 
 /// An entry of the list, as far as its replay needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +79,10 @@ struct Row {
     is_used: bool,
     /// It was judged, and counts as unused.
     is_unused: bool,
-    /// It counts as unproven.
-    is_unproven: bool,
+    /// What of it counts as unproven.
+    bet: Option<Cost>,
+    /// It was requested of a device that may seek.
+    seeks: bool,
     /// How long its fetch took.
     took: Nanos,
     /// The number of uses after which it is.
@@ -86,8 +90,9 @@ struct Row {
 }
 
 impl Row {
+    /// What its request takes of the device; one without bytes takes a request as well.
     fn cost(&self) -> Cost {
-        Cost { requests: self.entry.ranges, bytes: self.entry.bytes }
+        Cost { requests: self.entry.ranges.max(1), bytes: self.entry.bytes }
     }
 }
 
@@ -112,6 +117,8 @@ pub struct Replay {
     /// Entries that wait to be used, by deadline.
     awaited: BTreeSet<(u64, u32)>,
     recent: Recent,
+    /// Of the paths that the program was seen to use: those of the list.
+    sightings: Sightings,
     proof: Proof,
     /// What the program was saved by entries that were there when it used them.
     gained: Nanos,
@@ -137,7 +144,8 @@ impl Replay {
             state: State::Waiting,
             is_used: false,
             is_unused: false,
-            is_unproven: false,
+            bet: None,
+            seeks: false,
             took: Nanos(0),
             deadline: 0,
         };
@@ -155,6 +163,7 @@ impl Replay {
             released: VecDeque::new(),
             awaited: BTreeSet::new(),
             recent: Recent::default(),
+            sightings: Sightings::default(),
             proof: Proof::default(),
             gained: Nanos(0),
             ahead_bytes: 0,
@@ -203,6 +212,17 @@ impl Replay {
         self.recent.precision().is_some_and(|it| it >= PRECISION_HALF)
     }
 
+    /// Whether the program does what the list says, as far as nothing else is known: enough of
+    /// what it was last seen to use is listed, and too little was judged to tell more.
+    fn is_followed(&self) -> bool {
+        self.recent.precision().is_none() && self.sightings.are_listed()
+    }
+
+    /// The program uses a path that is not of the list.
+    pub fn missed(&mut self) {
+        self.sightings.note(false);
+    }
+
     /// When the program was last seen to use an entry.
     #[must_use]
     pub fn used_at(&self) -> Option<Nanos> {
@@ -227,10 +247,11 @@ impl Replay {
         let Some(row) = self.rows.get_mut(at).filter(|row| !row.is_used) else { return };
         row.is_used = true;
         self.stats.used += 1;
-        if core::mem::take(&mut row.is_unproven) {
-            self.proof.forget(row.cost());
+        if let Some(bet) = row.bet.take() {
+            self.proof.forget(bet);
         }
         self.proof.used(row.cost());
+        self.sightings.note(true);
         if self.held.remove(&index) {
             self.released.push_back(index);
         }
@@ -333,17 +354,21 @@ impl Replay {
     }
 
     /// The request for the entry at `index` has ended, after `took` if the device was waited for. A
-    /// use of what was there already may have come before.
-    pub fn complete(&mut self, index: u32, took: Option<Nanos>) {
+    /// use of what was there already may have come before. Where none `is_seen`, nothing is
+    /// judged by it.
+    pub fn complete(&mut self, index: u32, took: Option<Nanos>, is_seen: bool) {
         if !self.in_flight.remove(&index) {
             return;
         }
         let row = &mut self.rows[index as usize];
         row.state = State::Done;
-        row.entry.is_judged &= took.is_some();
-        row.took = took.unwrap_or_default();
-        if !row.entry.is_judged && core::mem::take(&mut row.is_unproven) {
-            self.proof.forget(row.cost());
+        let judged = took.filter(|_| is_seen);
+        row.entry.is_judged &= judged.is_some();
+        row.took = judged.unwrap_or_default();
+        // On a device that seeks the program has waited for it, whether a use can be seen or not.
+        let is_paid = row.entry.is_judged || took.is_some() && row.seeks;
+        if let Some(bet) = row.bet.take_if(|_| !is_paid) {
+            self.proof.forget(bet);
         }
         if row.entry.is_judged && !row.is_used {
             // Those before it are used first, as far as the order is that of the list.
@@ -351,7 +376,7 @@ impl Replay {
             row.deadline = self.stats.used + before + ORDER_SLACK;
             self.awaited.insert((row.deadline, index));
         }
-        if let Some(took) = took {
+        if let Some(took) = judged {
             let before = if self.latency == Nanos(0) { took } else { self.latency };
             self.latency = Nanos((before.0 * (LATENCY_OF - 1) + took.0) / LATENCY_OF);
         }

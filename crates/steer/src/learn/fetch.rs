@@ -12,6 +12,7 @@
 //!   whatever a list says; and of those none that has a lease.
 //! - No byte of a file is read into this process.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -25,14 +26,14 @@ use std::time::Duration;
 
 use forerun_core::learned::{LearnedEntry, LearnedKind, Version, WHOLE_BYTES};
 use forerun_core::units::Nanos;
-use rustix::fs::{FileType, RawDir};
+use rustix::fs::{CWD, FileType, Mode, RawDir, ResolveFlags, openat2};
 use rustix::io::Errno;
 
 use super::watches::Watches;
 use crate::clock::Clock;
 use crate::kernel::{self, Devices, Residency, Stat};
 use crate::open::entries::{listable, on_the_way};
-use crate::open::{LeaseList, Refusal, is_regular, open_found, path_of};
+use crate::open::{HANDLE, LeaseList, Refusal, is_regular, open_found, path_of};
 
 /// What workers share.
 #[derive(Debug)]
@@ -59,6 +60,8 @@ pub(super) enum What {
     Warm(Arc<LearnedEntry>),
     /// A path that the program was seen to use.
     Look(Box<[u8]>),
+    /// Entries of which nothing is wanted but the kind of device that they lie on.
+    Devices(Vec<Arc<LearnedEntry>>),
 }
 
 impl What {
@@ -66,6 +69,7 @@ impl What {
         match self {
             Self::Fetch(_, entry) | Self::Warm(entry) => &entry.path,
             Self::Look(path) => path,
+            Self::Devices(entries) => &entries.first().expect("entries are asked about").path,
         }
     }
 }
@@ -79,8 +83,9 @@ pub(super) struct Done {
     pub(super) took: Nanos,
     /// The watch of its directory reports reads of the file from now on.
     pub(super) is_watched: bool,
-    /// The system says that its device turns.
-    pub(super) is_rotational: bool,
+    /// Whether its device turns, as the system says; of several, whether most do. None where that
+    /// is not known.
+    pub(super) is_rotational: Option<bool>,
 }
 
 /// What lies at a path.
@@ -105,6 +110,33 @@ impl Tools {
             devices: Devices::default(),
             clock: Clock::start(),
         }
+    }
+
+    /// Whether most of `entries` lie on devices that turn, as the system says: of those that are
+    /// not in memory, by the nearest folder above that is, so that no device is waited for. None
+    /// where that is not known.
+    fn are_rotational(&self, entries: &[Arc<LearnedEntry>]) -> Option<bool> {
+        let mut folders = BTreeMap::new();
+        let (mut turning, mut others) = (0, 0);
+        for entry in entries {
+            let path = Path::new(OsStr::from_bytes(&entry.path));
+            if in_memory(path).err() != Some(Errno::AGAIN) {
+                continue;
+            }
+            let Some(folder) = path.parent() else { continue };
+            match *folders.entry(folder).or_insert_with(|| self.is_rotational(folder)) {
+                Some(true) => turning += 1,
+                Some(false) => others += 1,
+                None => {}
+            }
+        }
+        (turning + others > 0).then_some(turning > others)
+    }
+
+    fn is_rotational(&self, folder: &Path) -> Option<bool> {
+        let place = folder.ancestors().map(in_memory).find_map(Result::ok)?;
+        let device = kernel::stat(&place).ok()?.st_dev;
+        Some(self.devices.facts(device).is_rotational)
     }
 
     /// Fetches what is learned of `entry`; where it `waits`, until its bytes are there.
@@ -202,6 +234,11 @@ impl Found {
     }
 }
 
+/// What lies at `path`, where that is found without a device.
+fn in_memory(path: &Path) -> Result<OwnedFd, Errno> {
+    openat2(CWD, path, HANDLE, Mode::empty(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED)
+}
+
 /// Does `job`.
 pub(super) fn work(job: Job) -> Done {
     let Job { tools, what } = job;
@@ -216,11 +253,16 @@ pub(super) fn work(job: Job) -> Done {
         }
         What::Warm(entry) => tools.fetch(entry, true),
         What::Look(path) => tools.look(path),
+        What::Devices(_) => Err(Refusal::Absent(Errno::NOENT)),
     };
     let took = tools.clock.now().since(began);
     is_watched &= found.is_ok();
-    let is_rotational =
-        found.as_ref().is_ok_and(|found| tools.devices.facts(found.device).is_rotational);
+    let is_rotational = match &what {
+        What::Devices(entries) => tools.are_rotational(entries),
+        What::Fetch(..) | What::Warm(_) | What::Look(_) => {
+            found.as_ref().ok().map(|found| tools.devices.facts(found.device).is_rotational)
+        }
+    };
     Done { what, found, took, is_watched, is_rotational }
 }
 
@@ -260,3 +302,32 @@ const ARRIVES_WITHIN: Nanos = Nanos::from_millis(30_000);
 const ARRIVED_EVERY: Duration = Duration::from_millis(1);
 const LISTING_BYTES: usize = 32 << 10;
 const ENTRIES_MAX: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_device_of_what_is_not_in_memory_is_known_by_what_is_above_it() {
+        let tools = Tools::new();
+        let here = fs::canonicalize(env::temp_dir()).unwrap();
+        let device = kernel::stat(File::open(&here).unwrap()).unwrap().st_dev;
+        let expected = tools.devices.facts(device).is_rotational;
+        assert_eq!(tools.is_rotational(&here), Some(expected));
+        assert_eq!(tools.is_rotational(&here.join("never looked up/nor this")), Some(expected));
+        let entry = |path: &Path| {
+            let path = path.as_os_str().as_bytes().into();
+            let ranges = Vec::new();
+            let (first, version) = (Nanos(0), Version::default());
+            let kind = LearnedKind::Stat;
+            Arc::new(LearnedEntry { path, kind, first, ranges, version, history: 1 })
+        };
+        assert_eq!(tools.are_rotational(&[entry(&here)]), None, "it is in memory");
+        let unknown = format!("forerun never looked this up {}", std::process::id());
+        let entries = [entry(&here), entry(&here.join(unknown))];
+        assert_eq!(tools.are_rotational(&entries), Some(expected));
+    }
+}

@@ -78,6 +78,10 @@ impl ListDriver {
                 (LearnedKind::Read, call.offset.min(end)..end)
             }
         };
+        let is_listed = self.places.contains_key(call.path.as_bytes());
+        if !is_listed && !self.seen.contains_key(&call.path) {
+            self.replay.missed();
+        }
         let row = self.seen.entry(call.path.clone()).or_insert_with(|| Seen {
             kind,
             first: now,
@@ -128,7 +132,7 @@ impl ListDriver {
 
     /// An entry has been fetched in this time.
     pub(super) fn complete(&mut self, place: u32, took: Nanos) {
-        self.replay.complete(place, (took > Nanos(0)).then_some(took));
+        self.replay.complete(place, (took > Nanos(0)).then_some(took), true);
     }
 
     /// The program has ended.

@@ -41,6 +41,8 @@ impl Replay {
             room = room.min(1_usize.saturating_sub(self.in_flight()));
         }
         let is_right = self.is_right();
+        let is_followed = self.is_followed();
+        let confirmed = if is_followed { FOLLOWED_FACTOR } else { 1 };
         if is_right {
             self.released.extend(core::mem::take(&mut self.held));
         }
@@ -52,6 +54,9 @@ impl Replay {
             let Some((next, source)) = self.next(end) else { break };
             let row = &self.rows[next as usize];
             let (bytes, cost) = (row.entry.bytes, row.cost());
+            // Few uses of those without bytes are seen: where each does not take the arm away
+            // from a program that may do something else, the distance alone is their bound.
+            let is_bet = bytes > 0 || seeks != Some(false) && !is_followed;
             let is_known = source == Source::Released && row.is_used;
             let is_new = row.state == State::Waiting && (!row.is_used || is_known);
             // A file beyond the whole budget would hold up those behind it for ever: left out.
@@ -60,7 +65,8 @@ impl Replay {
             if is_requested && self.ahead_bytes.saturating_add(more) > budget_bytes {
                 break;
             }
-            let is_allowed = is_right || is_known || self.proof.allows(cost, seeks);
+            let is_allowed =
+                is_right || is_known || !is_bet || self.proof.allows(cost, seeks, confirmed);
             let is_held = is_requested && !is_allowed && Proof::is_large(cost, seeks);
             if is_requested && !is_allowed && !is_held {
                 break;
@@ -69,7 +75,7 @@ impl Replay {
             if is_held {
                 self.held.insert(next);
             } else if is_requested {
-                self.request(next);
+                self.request(next, is_bet, seeks);
                 out.push(next);
             }
         }
@@ -97,7 +103,7 @@ impl Replay {
         }
     }
 
-    fn request(&mut self, index: u32) {
+    fn request(&mut self, index: u32, is_bet: bool, seeks: Option<bool>) {
         let row = &mut self.rows[index as usize];
         assert!(row.state == State::Waiting, "an entry is requested once");
         row.state = State::InFlight;
@@ -107,10 +113,10 @@ impl Replay {
             self.stats.used_requested += 1;
         } else {
             self.ahead_bytes += row.entry.bytes;
-            // One without bytes is bounded by the distance alone: few uses of these are seen.
-            row.is_unproven = row.entry.bytes > 0;
-            if row.is_unproven {
-                self.proof.request(row.cost());
+            row.seeks = seeks != Some(false);
+            row.bet = is_bet.then(|| row.cost());
+            if let Some(bet) = row.bet {
+                self.proof.request(bet);
             }
         }
     }
@@ -132,7 +138,7 @@ impl Replay {
         if !self.batch.is_empty() || self.is_stopped {
             return;
         }
-        let end = if self.is_right() { self.rows.len() } else { self.end() };
+        let end = if self.is_right() || self.is_followed() { self.rows.len() } else { self.end() };
         let (mut batch, mut bytes) = (Vec::new(), 0_u64);
         while self.front < end && batch.len() < BATCH_ENTRIES {
             let entry = self.rows[self.front].entry;
@@ -159,6 +165,8 @@ impl Replay {
     }
 }
 
+/// What was used of a list that its program follows pays for so many times as much.
+const FOLLOWED_FACTOR: u64 = 8;
 /// A batch on a seek-bound device, at most.
 const BATCH_BYTES: u64 = 64 << 20;
 const BATCH_ENTRIES: usize = 4_096;

@@ -4,6 +4,10 @@
 //! A list may be that of another program, or of an old version. Its requests are in the way of the
 //! program's own then, on a device that seeks most of all.
 //!
+//! ```text
+//!   seen of the program, newest last   . H H . H H H H H H    8 of 16 listed: it follows the list
+//!   before   used + a little     as it follows   8 x used     16 judged   no bound, or none at all
+//! ```
 //! # Invariants
 //! - What is unproven was requested, and the program was not seen to use it.
 
@@ -33,6 +37,23 @@ impl Recent {
     }
 }
 
+/// Of the last paths that a program was seen to use first: one bit each, set for one of its list.
+/// A list that one run has taught has some half of them, that of another program those few that
+/// all programs use.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sightings(u16);
+
+impl Sightings {
+    pub(super) fn note(&mut self, is_listed: bool) {
+        self.0 = self.0 << 1 | u16::from(is_listed);
+    }
+
+    /// Whether a half of so many as are kept are listed; those not seen yet are not.
+    pub(super) fn are_listed(self) -> bool {
+        self.0.count_ones() >= u16::BITS / 2
+    }
+}
+
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Proof {
@@ -48,6 +69,13 @@ impl Cost {
         }
     }
 
+    fn times(self, count: u64) -> Self {
+        Self {
+            requests: self.requests.saturating_mul(count),
+            bytes: self.bytes.saturating_mul(count),
+        }
+    }
+
     fn minus(self, other: Self) -> Self {
         assert!(other.is_within(self), "no more goes than there is");
         Self { requests: self.requests - other.requests, bytes: self.bytes - other.bytes }
@@ -59,9 +87,10 @@ impl Cost {
 }
 
 impl Proof {
-    /// Whether so much more may be requested of a device that `seeks`, or where that is not known.
-    pub(super) fn allows(&self, cost: Cost, seeks: Option<bool>) -> bool {
-        self.unproven.plus(cost).is_within(self.used.plus(first(seeks)))
+    /// Whether so much more may be requested of a device that `seeks`, or where that is not known,
+    /// if what was used pays for `confirmed` times as much.
+    pub(super) fn allows(&self, cost: Cost, seeks: Option<bool>, confirmed: u64) -> bool {
+        self.unproven.plus(cost).is_within(self.used.times(confirmed).plus(first(seeks)))
     }
 
     /// Whether that is more than a list may request before anything of it was used.
@@ -86,11 +115,16 @@ impl Proof {
 }
 
 /// What a list may have under way of which nothing was used. A seek takes some 10 ms, so few pass
-/// unnoticed at a start; elsewhere it is as much as a list is ahead at least.
+/// unnoticed at a start, and no more bytes than pass in one; elsewhere it is as much as a list is
+/// ahead at least. A device of which nothing is known may be one that seeks.
 fn first(seeks: Option<bool>) -> Cost {
-    let requests = if seeks == Some(true) { SEEKS_FIRST } else { super::AHEAD_MIN as u64 };
-    Cost { requests, bytes: BYTES_FIRST }
+    if seeks == Some(false) {
+        Cost { requests: super::AHEAD_MIN as u64, bytes: BYTES_FIRST }
+    } else {
+        Cost { requests: SEEKS_FIRST, bytes: SEEKING_BYTES_FIRST }
+    }
 }
 
 const SEEKS_FIRST: u64 = 4;
+const SEEKING_BYTES_FIRST: u64 = 1 << 20;
 const BYTES_FIRST: u64 = 8 << 20;

@@ -30,7 +30,7 @@ fn follow(replay: &mut Replay, is_used: impl Fn(u32) -> bool, took: Nanos) -> us
     while at < requested.len() {
         let index = requested[at];
         at += 1;
-        replay.complete(index, Some(took));
+        replay.complete(index, Some(took), true);
         if is_used(index) {
             replay.used(millis(at as u64), index);
         }
@@ -47,7 +47,7 @@ fn a_list_that_is_right_is_fetched_whole_in_order_each_entry_once() {
     assert_eq!(issue(&mut replay), [], "nothing more before the program uses something");
     let mut all = (0..FIRST).collect::<Vec<_>>();
     for index in 0..1_000 {
-        replay.complete(index, Some(millis(1)));
+        replay.complete(index, Some(millis(1)), true);
         replay.used(millis(u64::from(index)), index);
         all.extend(issue(&mut replay));
     }
@@ -103,7 +103,7 @@ fn a_program_that_is_ahead_of_the_list_is_not_waited_for() {
     let mut replay = Replay::new(entries(1_000));
     assert_eq!(issue(&mut replay).len(), AHEAD_MIN);
     for index in 0..JUDGED_MIN {
-        replay.complete(index, Some(millis(1)));
+        replay.complete(index, Some(millis(1)), true);
         replay.used(millis(1), index);
     }
     replay.used(millis(1), 45);
@@ -116,7 +116,7 @@ fn a_program_that_is_ahead_of_the_list_is_not_waited_for() {
 fn one_use_far_ahead_moves_nothing_and_several_do() {
     let mut replay = Replay::new(entries(1_000));
     for index in issue(&mut replay) {
-        replay.complete(index, Some(millis(1)));
+        replay.complete(index, Some(millis(1)), true);
     }
     for (now, far) in [500, 900, 200].into_iter().enumerate() {
         replay.used(millis(now as u64), far);
@@ -166,13 +166,14 @@ fn seek_bound_devices_get_batches_by_place_large_ones_once_the_list_proved_right
     let first = issue(&mut replay);
     assert_eq!(first, [31, 30, 29, 28], "of the first batch, until something is used");
     for index in first {
-        replay.complete(index, Some(millis(1)));
+        replay.complete(index, Some(millis(1)), true);
     }
     (0..FIRST).for_each(|index| replay.used(millis(1), index));
+    (0..9).for_each(|_| replay.missed());
     let second = issue(&mut replay);
     assert_eq!(second, (FIRST..2 * FIRST).rev().collect::<Vec<_>>(), "as much as was used");
     for index in second {
-        replay.complete(index, Some(millis(1)));
+        replay.complete(index, Some(millis(1)), true);
     }
     (FIRST..2 * FIRST).for_each(|index| replay.used(millis(1), index));
     assert_eq!(issue(&mut replay), (2 * FIRST..500).rev().collect::<Vec<_>>());
@@ -199,7 +200,7 @@ fn a_large_entry_waits_until_the_program_uses_it_or_the_list_has_proved_right() 
     assert_eq!(issue(&mut replay), [], "once");
     let (mut replay, first) = prepared();
     for &index in &first[..JUDGED_MIN as usize] {
-        replay.complete(index, Some(millis(1)));
+        replay.complete(index, Some(millis(1)), true);
         replay.used(millis(1), index);
     }
     assert_eq!(issue(&mut replay)[..2], [2, 3], "as what comes before it was used");
@@ -210,7 +211,7 @@ fn a_program_was_saved_the_fetch_of_each_entry_that_was_there() {
     let mut replay = Replay::new(entries(32));
     let first = issue(&mut replay);
     for (&index, took) in first.iter().zip([8, 8, 1, 800]) {
-        replay.complete(index, Some(millis(took)));
+        replay.complete(index, Some(millis(took)), true);
     }
     first[..3].iter().for_each(|&index| replay.used(millis(20), index));
     assert_eq!(replay.take_gained(), millis(8 + 8 + 1));
@@ -237,11 +238,11 @@ fn a_list_that_goes_by_place_is_left_to_its_program_on_a_device_that_seeks() {
     let rows = [ // places, issued where it is not known, where it seeks, where not; why
         (by(|at| at, 100),                      1,   none, all, "in order"),
         (by(|at| at % 5 * 3 + at / 5 * 6, 100), 1,   none, all, "four of five steps"),
-        (by(|at| at % 3 * 3 + at / 3 * 4, 100), all, few,  all, "two of three"),
-        (by(|at| at * 37 % 101, 100),           all, few,  all, "in no order"),
-        (by(|at| 200 - at, 100),                all, few,  all, "backward"),
-        (by(|_| 0, 100),                        all, few,  all, "not known"),
-        (by(|at| at, 7),                        7,   few,  7,   "too few"),
+        (by(|at| at % 3 * 3 + at / 3 * 4, 100), few, few,  all, "two of three"),
+        (by(|at| at * 37 % 101, 100),           few, few,  all, "in no order"),
+        (by(|at| 200 - at, 100),                few, few,  all, "backward"),
+        (by(|_| 0, 100),                        few, few,  all, "not known"),
+        (by(|at| at, 7),                        few, few,  7,   "too few"),
     ];
     for (places, unknown, seeking, parallel, why) in rows {
         for (seeks, expected) in [(None, unknown), (Some(true), seeking), (Some(false), parallel)] {
@@ -254,7 +255,7 @@ fn a_list_that_goes_by_place_is_left_to_its_program_on_a_device_that_seeks() {
             assert_eq!(replay.is_over(), expected == 0 || out.len() == places.len(), "{why}");
             // What one request has told.
             for &index in &out {
-                replay.complete(index, Some(millis(1)));
+                replay.complete(index, Some(millis(1)), true);
             }
             replay.issue(1_000, 1 << 30, Some(false), &mut out);
             let is_left = expected == 0;
@@ -290,6 +291,89 @@ fn entries_without_bytes_are_ahead_in_larger_numbers() {
     assert_eq!(issue(&mut replay), []);
 }
 
+/// What is issued of `replay` for a device that seeks.
+fn issue_seeking(replay: &mut Replay) -> usize {
+    let mut out = Vec::new();
+    replay.issue(1_000, 1 << 30, Some(true), &mut out);
+    out.len()
+}
+
+#[test]
+fn on_a_device_that_seeks_entries_without_bytes_are_bets_as_well() {
+    let look =
+        |it: ReplayEntry| ReplayEntry { bytes: 0, ranges: 0, place: 0, is_judged: false, ..it };
+    let prepared = || Replay::new(entries(1_000).into_iter().map(look));
+    let mut replay = prepared();
+    assert_eq!(issue_seeking(&mut replay), 4);
+    // What was there has cost nothing, what was waited for has, though no use of it is seen.
+    replay.complete(0, None, false);
+    replay.complete(1, Some(millis(10)), false);
+    assert_eq!(issue_seeking(&mut replay), 1);
+    replay.used(millis(1), 500);
+    replay.used(millis(1), 2);
+    assert_eq!(issue_seeking(&mut replay), 3, "one for each use, and one that is proved");
+    let mut foreign = prepared();
+    let mut requested = 0;
+    for _ in 0..100 {
+        foreign.missed();
+        requested += issue_seeking(&mut foreign);
+    }
+    assert_eq!(requested, 4, "a list of another program");
+}
+
+#[test]
+fn a_list_is_followed_once_a_half_of_what_was_last_seen_is_listed() {
+    let file = |it: ReplayEntry| ReplayEntry { place: 0, ..it };
+    let look =
+        |it: ReplayEntry| ReplayEntry { bytes: 0, ranges: 0, place: 0, is_judged: false, ..it };
+    #[rustfmt::skip]
+    let rows = [ // seen, newest last requested of files, of look-ups; why
+        ("",                          4,            4,         "nothing is seen"),
+        ("HHHHHHH",                   4 + 7,        4 + 7,     "few are seen"),
+        ("HHHHHHHH",                  4 + 8 * 8,    1_000 - 8, "eight"),
+        ("........HHHHHHHH",          4 + 8 * 8,    1_000 - 8, "a half"),
+        ("HHHHHHHH.........",         4 + 8,        4 + 8,     "no more by now"),
+        (".H.H.H.H.H.H.H.H",          4 + 8 * 8,    1_000 - 8, "a list that one run has taught"),
+        ("..H....H.H......H..H..",    4 + 5,        4 + 5,     "libraries of all programs"),
+    ];
+    for (seen, files, facts, why) in rows {
+        let of = |entry: fn(ReplayEntry) -> ReplayEntry| {
+            let mut replay = Replay::new(entries(1_000).into_iter().map(entry));
+            let mut listed = 0..;
+            for seen in seen.bytes() {
+                if seen == b'H' {
+                    replay.used(millis(1), listed.next().unwrap_or_default());
+                } else {
+                    replay.missed();
+                }
+            }
+            issue_seeking(&mut replay)
+        };
+        assert_eq!((of(file), of(look)), (files, facts), "{why}");
+    }
+}
+
+#[test]
+fn what_was_judged_counts_more_than_what_was_seen() {
+    let mut replay =
+        Replay::new(entries(1_000).into_iter().map(|it| ReplayEntry { place: 0, ..it }));
+    for index in 0..8 {
+        replay.used(millis(1), index);
+    }
+    let mut requested = Vec::new();
+    replay.issue(32, 1 << 30, Some(true), &mut requested);
+    assert_eq!(requested.len(), 32);
+    for &index in &requested {
+        replay.complete(index, Some(millis(1)), true);
+    }
+    // It uses what is listed, and passes by what was requested.
+    for index in 100..200 {
+        replay.used(millis(2), index);
+    }
+    assert!(replay.is_wrong() && replay.is_over());
+    assert_eq!(issue_seeking(&mut replay), 0);
+}
+
 #[test]
 fn any_calls_keep_the_counts_in_balance() {
     let mut random = crate::prng::Prng::new(7);
@@ -311,9 +395,13 @@ fn any_calls_keep_the_counts_in_balance() {
         let mut seen = vec![false; count];
         for now in 0..400 {
             let index = u32::try_from(random.below(count as u64 + 5)).unwrap();
-            match random.below(3) {
+            match random.below(4) {
+                2 => replay.missed(),
                 0 => replay.used(millis(now), index),
-                1 => replay.complete(index, Some(Nanos(random.below(1 << 20)))),
+                1 => {
+                    let took = (random.below(4) > 0).then(|| Nanos(random.below(1 << 20)));
+                    replay.complete(index, took, random.below(4) > 0);
+                }
                 _ => {
                     let mut out = Vec::new();
                     let room = usize::try_from(random.below(40)).unwrap();
