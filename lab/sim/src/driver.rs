@@ -58,6 +58,9 @@ pub struct Setup {
     pub warm_up: Nanos,
     /// Requests that each device may have at once; more wait in its host queue.
     pub depth: u32,
+    /// Writes of a file that are handed to the devices at once; more wait in the cache's own queue,
+    /// in the order of the core.
+    pub writes_max: usize,
     /// The order of waiting requests.
     pub order: RequestOrder,
     /// Markers do not trigger at this number of requests in flight or more: Linux's 7/8 of 128.
@@ -85,6 +88,7 @@ impl Setup {
             writes: false,
             warm_up: Nanos(0),
             depth: 32,
+            writes_max: usize::MAX,
             order: RequestOrder::DemandFirst,
             congested: 113,
             page_cost: Nanos::from_micros(1),

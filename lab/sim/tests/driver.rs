@@ -60,6 +60,30 @@ fn a_workload_of_more_files_and_handles_than_a_live_cache_takes_runs() {
 }
 
 #[test]
+fn a_file_has_so_many_writes_at_the_device_at_once() {
+    // The most writes that were at the device at one moment.
+    let written = |writes_max: Option<usize>| {
+        let mut workload = workload::make("mail,requests=10000").unwrap();
+        let mut setup = setup(256, "off", Some("cloud"));
+        (setup.writes, setup.log_max) = (true, 100_000);
+        setup.writes_max = writes_max.unwrap_or(setup.writes_max);
+        let outcome = run(setup, &mut workload).unwrap();
+        let log = outcome.log.iter().map(|logged| logged.completion);
+        let writes = log.filter(|it| it.request.write);
+        let mut moments: Vec<(Nanos, i32)> =
+            writes.flat_map(|it| [(it.arrived, 1), (it.done, -1)]).collect();
+        moments.sort_unstable();
+        let counts = moments.iter().scan(0, |count, &(_, change)| {
+            *count += change;
+            Some(*count)
+        });
+        counts.max().unwrap()
+    };
+    let (bounded, free) = (written(Some(2)), written(None));
+    assert!(bounded == 2 && free > 2, "{bounded}, {free} without a bound");
+}
+
+#[test]
 fn a_rate_is_in_millions_of_bytes_a_second() {
     assert!((rate(5_000_000, Nanos::from_millis(500)) - 10.0).abs() < 1e-9);
     assert!(rate(5, Nanos(0)).abs() < 1e-9);

@@ -69,6 +69,7 @@ fn setup(plan: &Plan, case: Case<'_>, set: Striped) -> Result<Setup> {
     }
     setup.device = Some(set);
     setup.writes = true;
+    setup.writes_max = settings.background_depth as usize;
     setup.warm_up = plan.warm_up;
     setup.partitions = partitions;
     Ok(setup)

@@ -2,12 +2,16 @@
 //! what has arrived or is written.
 //!
 //! ```text
-//!   fetch, write --parts--> a queue a member --(at most depth)--> member --> Arrived, Written
+//!   write --(so many of a file)--\
+//!   fetch -----------------parts---> a queue a member --(at most depth)--> member --> Arrived,
+//!                                                                                     Written
 //! ```
 //! # Invariants
 //! - A member has at most `depth` requests; a fetch or write is reported once, when all of its
 //!   parts are done.
 //! - What is done together is reported in the order in which it was joined.
+
+use std::collections::VecDeque;
 
 use forerun_core::device::{Completion, Device, Request};
 use forerun_core::drive::Driver;
@@ -28,6 +32,9 @@ pub(super) struct DeviceServer {
     striped: Option<Striped>,
     /// The members of `striped`, each behind its queue.
     members: Vec<Member>,
+    /// What each file has written, by its number.
+    writes: Vec<FileWrites>,
+    writes_max: usize,
     /// Fetches and writes that the core waits for.
     operations: Slots<Operation>,
     /// What is done and was not reported yet, the last one first.
@@ -51,11 +58,21 @@ pub(super) struct DeviceServer {
 /// A fetch or a write of the core.
 #[derive(Clone, Copy)]
 struct Operation {
+    file: FileId,
     first: FrameId,
     count: u32,
     write: bool,
     /// Parts that are not done.
     parts: u32,
+}
+
+/// The writes of a file.
+#[derive(Default)]
+struct FileWrites {
+    /// Those that the devices have.
+    handed: usize,
+    /// Those that wait: number, offset on the devices, and bytes.
+    waiting: VecDeque<(u32, u64, u64)>,
 }
 
 /// A device behind its queue.
@@ -190,9 +207,11 @@ impl DeviceServer {
         let member = |device| Member::new(device, setup.depth, setup.order);
         Self {
             page_bytes: setup.cache.page_bytes.into(),
+            writes: bases.iter().map(|_| FileWrites::default()).collect(),
             bases,
             striped,
             members: devices.into_iter().map(member).collect(),
+            writes_max: setup.writes_max,
             operations: Slots::new(),
             finished: Vec::new(),
             answered: Vec::new(),
@@ -212,16 +231,39 @@ impl DeviceServer {
     /// Queues a fetch, of `kind`, or a write.
     fn put(&mut self, page: PageId, frames: &[FrameId], kind: Option<FetchKind>) {
         let count = u32::try_from(frames.len()).expect("an operation counts frames in 32 bits");
-        let offset = self.bases[page.file.0 as usize] + page.index * self.page_bytes;
+        let file = page.file;
+        let offset = self.bases[file.0 as usize] + page.index * self.page_bytes;
         let bytes = u64::from(count) * self.page_bytes;
         let write = kind.is_none();
-        let operation = Operation { first: frames[0], count, write, parts: 0 };
+        let operation = Operation { file, first: frames[0], count, write, parts: 0 };
         let number = self.operations.put(operation);
-        let Some(striped) = &self.striped else {
+        if self.striped.is_none() {
             self.count(bytes, write);
             self.finished.push(number);
-            return;
-        };
+        } else if write {
+            self.writes[file.0 as usize].waiting.push_back((number, offset, bytes));
+            self.hand_writes(file);
+        } else {
+            self.hand(number, kind, offset, bytes);
+        }
+    }
+
+    /// Hands waiting writes of `file` to the devices, as far as it may have more there.
+    fn hand_writes(&mut self, file: FileId) {
+        loop {
+            let writes = &mut self.writes[file.0 as usize];
+            if writes.handed >= self.writes_max {
+                return;
+            }
+            let Some((number, offset, bytes)) = writes.waiting.pop_front() else { return };
+            writes.handed += 1;
+            self.hand(number, None, offset, bytes);
+        }
+    }
+
+    /// Hands the parts of an operation to the queues of their members.
+    fn hand(&mut self, number: u32, kind: Option<FetchKind>, offset: u64, bytes: u64) {
+        let striped = self.striped.as_ref().expect("there are devices");
         let mut parts = 0;
         for Part { member, offset, bytes } in striped.parts(offset, bytes) {
             let queue = &mut self.members[member].queue;
@@ -288,7 +330,11 @@ impl DeviceServer {
             }
         }
         let number = self.finished.pop()?;
-        let Operation { first, count, write, .. } = self.operations.take(number);
+        let Operation { file, first, count, write, .. } = self.operations.take(number);
+        if write && self.striped.is_some() {
+            self.writes[file.0 as usize].handed -= 1;
+            self.hand_writes(file);
+        }
         Some(if write { Event::Written { first, count } } else { Event::Arrived { first, count } })
     }
 }
