@@ -139,7 +139,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "fig8",
-        title: "Paper 3, Fig. 8: the same under 2Q*, gaps four times as long, without and with prefetch",
+        title: "Paper 3, Fig. 8: the same under 2Q*, four times as slow, without and with prefetch",
         command: "replay workload:mail,model=m1 --device t7k250*4 --speed 0.25 --warm-up 2400s \
                   --until 13920s --policy 2q-star --readahead off,streams \
                   --cache 256M,512M,768M,1G,1280M",
