@@ -3,6 +3,7 @@
 //! ```text
 //!   handle(event) -> demand.rs     reads walk their pages: hit, late hit, miss, marker; prefetch
 //!                    inflight.rs   fetches, the requests that wait for them, arrivals
+//!                    starved.rs    requests that wait for a frame
 //!                    hits.rs       batches of uses that readers noted without a lock
 //!                    rules.rs      which partition a page belongs to
 //!                    partition.rs  frames: free ones, victims, retractions
@@ -12,7 +13,7 @@
 //!                    writeback.rs  dirty pages, flush epochs, syncs
 //!                    invalidate.rs truncate, invalidate
 //!                    change.rs     ranges and lengths that the store changes itself
-//!                    outcomes.rs      what became of each window, for reports
+//!                    outcomes.rs   what became of each window, for reports
 //! ```
 //!
 //! # Invariants
@@ -53,12 +54,13 @@ mod runs;
 mod settings;
 mod shares;
 mod sizing;
+mod starved;
 mod stats;
 mod writeback;
 
 use change::{Change, Stage};
 use frames::{Frame, Frames, NIL, State};
-use inflight::{Row, Run, StarvedPage, Waiter};
+use inflight::{Row, Run, Waiter};
 use partition::{OpenRetraction, Partition};
 use readaheads::Readaheads;
 use rules::Ranges;
@@ -68,6 +70,7 @@ pub use settings::{OpenError, PartitionSettings, REST, Settings, SettingsError};
 pub use shares::PartitionView;
 use sizing::Sizer;
 pub use sizing::{MOVES_MAX, Move, MoveReason, Sizing};
+use starved::StarvedPage;
 pub use stats::{PartitionStats, Stats};
 use writeback::{FileWrites, ThrottledWrite};
 
