@@ -43,8 +43,8 @@ choice! {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The system refused.
-    #[error(transparent)]
+    /// The system refused. The error is a source as well, so that a closed pipe is known by it.
+    #[error("{0}")]
     Io(#[from] io::Error),
     /// The format has no way to say it.
     #[error("{0}")]
