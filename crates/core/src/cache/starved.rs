@@ -74,7 +74,8 @@ impl Cache {
         self.starve_all(at, page, false);
     }
 
-    /// Has the waiters from `at` on, of `page`, wait for a frame; `fresh`: the first writes all of it.
+    /// Has the waiters from `at` on, of `page`, wait for a frame; `fresh`: the first one writes the
+    /// whole page.
     pub(super) fn starve_all(&mut self, mut at: u32, page: PageId, mut fresh: bool) {
         while at != NIL {
             let Waiter { row: waiting, next, node } = self.waiters[at as usize];
