@@ -62,14 +62,15 @@ fn setup(plan: &Plan, case: Case<'_>, set: Striped) -> Result<Setup> {
     super::check(&settings)?;
     let cache = settings.core().expect("checked above");
     let partitions = partitions::of_devices(&cache, &plan.layout.names);
-    let queues = queues_commands(device);
+    let (queues, members) = (queues_commands(device), set.members().len());
     let mut setup = Setup::new(cache, None);
     if !queues {
         (setup.order, setup.depth) = (RequestOrder::Elevator, 1);
     }
     setup.device = Some(set);
     setup.writes = true;
-    setup.writes_max = settings.background_depth as usize;
+    // The live engine has one device.
+    setup.writes_max = settings.background_depth as usize * members;
     setup.warm_up = plan.warm_up;
     setup.partitions = partitions;
     Ok(setup)
