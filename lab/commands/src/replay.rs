@@ -32,8 +32,9 @@ use forerun_console::form::{Form, Output};
 use forerun_console::{interrupt, object, output};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
-use forerun_engine::Partition;
+use forerun_engine::{Partition, Settings};
 use forerun_measure::pattern_file;
+use forerun_measure::windows::WINDOWS_MAX;
 use forerun_report::quantity::read;
 use forerun_sim::driver::{PartitionCounts, Responses};
 use forerun_sim::schedule::Pace;
@@ -255,6 +256,18 @@ impl Plan {
         args.write.then(|| Claimed::new(on, args.destroy_data)).transpose()
     }
 
+    /// `default` with what the engine has in virtual time and live alike.
+    fn settings(&self, case: Case<'_>, default: Settings) -> Settings {
+        let files = u32::try_from(self.layout.files.len()).expect("bounded");
+        Settings {
+            policy: case.policy.to_owned(),
+            readahead: case.readahead.to_owned(),
+            windows_max: WINDOWS_MAX,
+            files_max: default.files_max.max(files),
+            ..default
+        }
+    }
+
     fn cases(&self) -> impl Iterator<Item = Case<'_>> {
         self.readaheads.iter().flat_map(move |readahead| {
             self.policies.iter().flat_map(move |policy| {
@@ -310,9 +323,9 @@ fn pages_of(size: specs::Size) -> Result<u32> {
     }
 }
 
-/// Refuses settings of the engine that cannot work.
-fn check(settings: &forerun_engine::Settings) -> Result<()> {
-    settings.core().map(drop).map_err(|error| usage(format!("--cache: {error}")))
+/// The settings of the core; refuses those that cannot work.
+fn core_of(settings: &Settings) -> Result<forerun_core::cache::Settings> {
+    settings.core().map_err(|error| usage(format!("--cache: {error}")))
 }
 
 /// A factor, in millionths.

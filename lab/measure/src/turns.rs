@@ -162,11 +162,10 @@ mod tests {
                 });
             }
         });
-        let made = made.into_inner();
+        let mut made = made.into_inner();
         assert_eq!(made.len() as u64, REQUESTS, "each once");
-        let mut in_time = made.clone();
-        in_time.sort_unstable_by_key(|&(turn, at)| (at, turn));
-        assert!(in_time.iter().map(|&(turn, _)| turn).eq(0..REQUESTS));
+        made.sort_unstable_by_key(|&(turn, at)| (at, turn));
+        assert!(made.iter().map(|&(turn, _)| turn).eq(0..REQUESTS));
     }
 
     #[test]

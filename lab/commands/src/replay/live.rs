@@ -24,7 +24,6 @@ use forerun_io::store::file::Access;
 use forerun_measure::cache;
 use forerun_measure::part::Part;
 use forerun_measure::replay::{self, Place};
-use forerun_measure::windows::WINDOWS_MAX;
 use forerun_sim::walks::names;
 use forerun_sim::window_sizes::WindowSizes;
 
@@ -53,8 +52,7 @@ pub(super) fn run(
         (None, None) => return Err(usage("give --on PATH or --device MODEL")),
     };
     let settings = settings(plan, case, default, args);
-    super::check(&settings)?;
-    let core = settings.core().expect("checked above");
+    let core = super::core_of(&settings)?;
     let partitions = plan.live_partitions(&core);
     let place = |((name, store, base), client)| Place { name, store, base, client };
     let places = stores.into_iter().zip(partitions).map(place).collect();
@@ -179,16 +177,9 @@ impl Plan {
 
 fn settings(plan: &Plan, case: Case<'_>, default: Settings, args: &Args) -> Settings {
     let largest = args.request_max.map(|Bytes(bytes)| u32::try_from(bytes).unwrap_or(u32::MAX));
-    let files = u32::try_from(plan.layout.files.len()).expect("bounded");
-    Settings {
-        policy: case.policy.to_owned(),
-        readahead: case.readahead.to_owned(),
-        partitions: partitions::live(&plan.partitions),
-        windows_max: WINDOWS_MAX,
-        files_max: default.files_max.max(files),
-        request_bytes_max: largest.unwrap_or(default.request_bytes_max),
-        ..default
-    }
+    let request_bytes_max = largest.unwrap_or(default.request_bytes_max);
+    let partitions = partitions::live(&plan.partitions);
+    plan.settings(case, Settings { partitions, request_bytes_max, ..default })
 }
 
 /// Of the models' draws.

@@ -49,18 +49,16 @@ pub(super) fn run(plan: &Plan, case: Case<'_>, spec: &str) -> Result<Replayed> {
 
 fn setup(plan: &Plan, case: Case<'_>, set: Striped) -> Result<Setup> {
     let device = &set.members()[0];
-    let settings = Settings {
-        cache_bytes: u64::from(case.pages) * u64::from(PAGE_BYTES),
-        policy: case.policy.to_owned(),
-        readahead: case.readahead.to_owned(),
-        partitions: plan.partitions.clone(),
-        request_bytes_max: u32::try_from(device.request_bytes_max()).unwrap_or(u32::MAX),
-        files_max: u32::try_from(plan.layout.files.len()).expect("bounded"),
-        windows_max: 1,
-        ..Settings::default()
-    };
-    super::check(&settings)?;
-    let cache = settings.core().expect("checked above");
+    let settings = plan.settings(
+        case,
+        Settings {
+            cache_bytes: u64::from(case.pages) * u64::from(PAGE_BYTES),
+            partitions: plan.partitions.clone(),
+            request_bytes_max: u32::try_from(device.request_bytes_max()).unwrap_or(u32::MAX),
+            ..Settings::default()
+        },
+    );
+    let cache = super::core_of(&settings)?;
     let partitions = partitions::of_devices(&cache, &plan.layout.names);
     let (queues, members) = (queues_commands(device), set.members().len());
     let mut setup = Setup::new(cache, None);
