@@ -89,6 +89,35 @@ pub(crate) fn read_at(fd: c_int, offset: off_t, got: ssize_t) {
     shim.record(Kind::Read, fd, entry, offset, got);
 }
 
+/// A descriptor, and how to find where in it a call begins.
+pub(crate) struct Place<F> {
+    pub(crate) fd: c_int,
+    pub(crate) offset: F,
+}
+
+/// At most `count` bytes of `from` are about to be moved to `to`.
+pub(crate) fn moving(
+    from: Place<impl FnOnce() -> Option<u64>>,
+    to: Place<impl FnOnce() -> Option<u64>>,
+    count: usize,
+) {
+    let Some((shim, entry)) = Shim::of_move(from.fd, count) else { return };
+    let Ok(to_fd) = u32::try_from(to.fd) else { return };
+    sys::keeping_errno(|| {
+        // A pipe or a socket, which does not tell how far the call is, has no position.
+        let (Some(offset), Some(to_offset)) = ((from.offset)(), (to.offset)()) else { return };
+        let length = (count as u64).min(i64::MAX as u64 - offset.min(i64::MAX as u64));
+        shim.record_to(Kind::Move, from.fd, entry, (offset, length), (to_fd, to_offset));
+    });
+}
+
+/// The call that [`moving`] was told of has returned.
+pub(crate) fn moved(fd: c_int, count: usize) {
+    if let Some((shim, entry)) = Shim::of_move(fd, count) {
+        shim.record(Kind::Moved, fd, entry, 0, 0);
+    }
+}
+
 /// `length` bytes from `offset` were mapped.
 pub(crate) fn mapped(fd: c_int, offset: off_t, length: usize) {
     let Some((shim, entry)) = Shim::of(fd) else { return };
@@ -186,6 +215,12 @@ impl Shim {
         shim.is_regular(fd, entry).then_some((shim, entry, got))
     }
 
+    /// For a move that is long enough to be announced, of a regular file.
+    fn of_move(fd: c_int, count: usize) -> Option<(Self, &'static Entry)> {
+        let (shim, entry) = Self::of(fd).filter(|_| count >= MOVE_BYTES_MIN)?;
+        shim.is_regular(fd, entry).then_some((shim, entry))
+    }
+
     #[inline]
     fn is_regular(self, fd: c_int, entry: &Entry) -> bool {
         match entry.state() {
@@ -227,14 +262,27 @@ impl Shim {
     }
 
     fn record(self, kind: Kind, fd: c_int, entry: &Entry, offset: u64, length: u64) {
+        self.record_to(kind, fd, entry, (offset, length), (0, 0));
+    }
+
+    fn record_to(
+        self,
+        kind: Kind,
+        fd: c_int,
+        entry: &Entry,
+        (offset, length): (u64, u64),
+        to: (u32, u64),
+    ) {
         let (dev, ino) = entry.file();
         let (pid, fd) = (self.table.owner(), u32::try_from(fd).unwrap_or(0));
-        self.ring.push(&Record { kind, pid, fd, dev, ino, offset, length });
+        self.ring.push(&Record { kind, pid, fd, dev, ino, offset, length, to });
     }
 }
 
 /// Bytes of a run that are recorded at once.
 const RUN_BYTES: u64 = 64 << 10;
+/// A call that moves so many bytes is announced; one that moves fewer is soon over.
+const MOVE_BYTES_MIN: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

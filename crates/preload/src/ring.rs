@@ -69,6 +69,10 @@ pub enum Kind {
     Map = 3,
     /// The descriptor is about to be closed.
     Close = 4,
+    /// A call is about to move at most these bytes to another descriptor.
+    Move = 5,
+    /// That call has returned, whatever it has moved.
+    Moved = 6,
 }
 
 /// The record of one thing that a program did.
@@ -88,6 +92,8 @@ pub struct Record {
     pub offset: u64,
     /// How many bytes.
     pub length: u64,
+    /// The descriptor that they are moved to, and where there.
+    pub to: (u32, u64),
 }
 
 /// The state of a record's slot.
@@ -163,19 +169,21 @@ impl Ring {
 impl Record {
     fn words(&self) -> [u64; WORDS] {
         let kind = self.kind as u64 | u64::from(self.fd) << 32;
-        [kind, self.pid.into(), self.dev, self.ino, self.offset, self.length]
+        let pid = u64::from(self.pid) | u64::from(self.to.0) << 32;
+        [kind, pid, self.dev, self.ino, self.offset, self.length, self.to.1]
     }
 
     /// The record in `words`, if they are one: the bounds are those of the kernel.
-    fn from_words([kind, pid, dev, ino, offset, length]: [u64; WORDS]) -> Option<Self> {
-        let (fd, kind) = (kind >> 32, kind & u64::from(u32::MAX));
-        let kind = [Kind::Open, Kind::Read, Kind::Map, Kind::Close]
-            .into_iter()
-            .find(|known| *known as u64 == kind)?;
+    fn from_words([kind, pid, dev, ino, offset, length, to_at]: [u64; WORDS]) -> Option<Self> {
+        let halves = |word: u64| (word >> 32, word & u64::from(u32::MAX));
+        let ((fd, kind), (to, pid)) = (halves(kind), halves(pid));
+        let kind = KINDS.into_iter().find(|known| *known as u64 == kind)?;
         let number = |value: u64| u32::try_from(i32::try_from(value).ok()?).ok();
         let pid = number(pid).filter(|pid| *pid > 0)?;
         i64::try_from(offset.checked_add(length)?).ok()?;
-        Some(Self { kind, pid, fd: number(fd)?, dev, ino, offset, length })
+        i64::try_from(to_at).ok()?;
+        let (fd, to) = (number(fd)?, (number(to)?, to_at));
+        Some(Self { kind, pid, fd, dev, ino, offset, length, to })
     }
 }
 
@@ -191,8 +199,11 @@ fn later(turn: u64, other: u64) -> bool {
 
 const MAGIC: u64 = u64::from_le_bytes(*b"forering");
 /// The version of this layout, and its size.
-const LAYOUT: u64 = 1 << 32 | SLOTS as u64;
-const WORDS: usize = 6;
+const LAYOUT: u64 = 2 << 32 | SLOTS as u64;
+const WORDS: usize = 7;
+/// All kinds of records.
+pub const KINDS: [Kind; 6] =
+    [Kind::Open, Kind::Read, Kind::Map, Kind::Close, Kind::Move, Kind::Moved];
 
 const _: () = assert!(SLOTS.is_power_of_two());
 const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Ring>() == 128 + 64 * SLOTS);

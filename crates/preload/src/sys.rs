@@ -58,6 +58,19 @@ pub(crate) fn position(fd: c_int) -> Option<u64> {
     u64::try_from(at).ok()
 }
 
+/// The word at `at`, where that is memory: the kernel looks.
+pub(crate) fn word_at(at: *mut u64) -> Option<u64> {
+    let mut word = 0_u64;
+    let bytes = size_of::<u64>();
+    let own = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: bytes };
+    let there = libc::iovec { iov_base: at.cast(), iov_len: bytes };
+    let (own, there) = (&raw const own, &raw const there);
+    let (one, none) = (1 as c_long, 0 as c_long);
+    // SAFETY: the kernel writes to `word` alone, and answers where the other address is none.
+    let got = unsafe { syscall(libc::SYS_process_vm_readv, process(), own, one, there, one, none) };
+    usize::try_from(got).is_ok_and(|got| got == bytes).then_some(word)
+}
+
 /// This process.
 pub(crate) fn process() -> u32 {
     // SAFETY: no memory is handed over.

@@ -12,6 +12,7 @@
 //! | `processes` | the program's processes |
 //! | `open_files`, `mappings`, `blocked`, `calls` | the observers |
 //! | `cursors` | stream cursors of one file |
+//! | `moves` | calls that move bytes from file to file, while they last |
 //! | `poll` | poll interval and poll budget |
 //! | `procfs`, `pagemap` | what `/proc` says of a process and of its memory |
 //! | `shim` | the ring that the shim writes to |
@@ -28,6 +29,7 @@ pub(crate) mod blocked;
 mod calls;
 mod cursors;
 mod mappings;
+mod moves;
 mod open_files;
 mod pagemap;
 pub(crate) mod poll;

@@ -346,6 +346,23 @@ for line in sys.stdin:
 }
 
 #[test]
+fn what_one_call_copies_is_explained_as_read_in_order() {
+    let test = "what_one_call_copies_is_explained_as_read_in_order";
+    let folder = folder("explain-copy");
+    let Some(data) = Data::new(test, &folder, BYTES) else { return };
+    let copy = folder.join("copy");
+    let mut command = explain("--json --observe preload");
+    command.args(["cp", "--reflink=never"]).args([&data.path, &copy]);
+    let output = command.env("FORERUN_PRELOAD", shim()).output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let explained: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let file = file(&explained, &data.path);
+    assert_eq!((&file["bytes_read"], &file["pattern"]), (&BYTES.into(), &"sequential".into()));
+    assert_ne!(explained["prediction"]["reason"], "not-seen", "{explained}");
+    assert!(fs::read(&copy).unwrap() == fs::read(&data.path).unwrap(), "{test}: other bytes");
+}
+
+#[test]
 fn an_interrupt_ends_the_program_and_it_is_explained_all_the_same() {
     // A terminal sends it to both.
     let script = r"trap 'exit 9' INT; kill -INT $PPID; kill -INT $$";

@@ -3,13 +3,15 @@
 //! # Invariants
 //! - What ends does so while the server still hangs: nothing here waits for a time.
 
+use std::fs::File;
 use std::process::{Command, Stdio};
 
+use forerun_steer::kernel::{self, Residency};
 use forerun_testkit::{installed, skip, until, within};
 use fuser::Errno;
 use serde_json::Value;
 
-use crate::rig::{Reader, explain, folder, holds, observing, run, stats, waits};
+use crate::rig::{Reader, explain, folder, holds, observing, run, shim, stats, waits};
 use crate::server::{ILL_FROM, Illness, Operation, Server};
 
 /// Does what each line says.
@@ -25,6 +27,11 @@ for line in sys.stdin:
     if word == 'map': mapped = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
     if word == 'touch': answer = sum(mapped[at] for at in range(0, int(rest[0]), 4096))
     if word == 'random': os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    if word == 'copy':
+        at = None if rest[0] == 'position' else int(rest[0])
+        copy = os.open(rest[1], os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        answer = os.sendfile(copy, fd, at, 1 << 30)
+        answer = '%d %x' % (answer, zlib.crc32(os.pread(copy, 1 << 30, 0)))
     if word == 'close': os.close(fd)
     if word == 'spin':
         for at in range(100000): pass
@@ -109,6 +116,42 @@ fn a_run_ends_while_prefetched_reads_hang() {
         }
         assert_eq!(reader.end(), Some(0));
         assert!(server.held() > 0, "it still hangs");
+    });
+}
+
+#[test]
+fn what_one_call_copies_is_fetched_ahead_of_it_before_the_call_returns() {
+    let test = "what_one_call_copies_is_fetched_ahead_of_it_before_the_call_returns";
+    if Server::mount(test).is_none() || !installed(test, "python3") {
+        return;
+    }
+    let folder = folder("copies");
+    let copy = folder.join("copy");
+    within(move || {
+        for (flags, from) in [
+            ("", "position"),
+            ("", "0"),
+            ("--observe preload", "position"),
+            ("--observe preload", "0"),
+        ] {
+            // Nothing of its file is cached.
+            let server = Server::mount(test).expect("another was mounted");
+            let mut command = run(flags);
+            let mut reader = opens(command.env("FORERUN_PRELOAD", shim()), &server, "large");
+            // Without the kernel's own readahead what comes beyond is prefetched for the program.
+            assert_eq!(reader.say("random"), "done");
+            spins(&mut reader, &server);
+            server.falls_ill(Operation::Read, Illness::Hangs);
+            assert!(reader.hears(&format!("copy {from} {}", copy.display())));
+            let file = File::open(server.path("large")).expect("it is there");
+            let beyond = ILL_FROM + COPIED_AT_ONCE..file.metadata().expect("it answers").len();
+            until(|| matches!(kernel::cached(&file, &beyond), Ok(Residency::Pages(1..))));
+            assert!(!reader.has_answered(), "the call lasts");
+            server.heals();
+            let alone = opens(&mut Command::new("env"), &server, "large").say("read 1073741824");
+            assert_eq!(reader.answer(), alone, "{flags} {from}");
+            assert_eq!(reader.end(), Some(0), "{flags} {from}");
+        }
     });
 }
 
@@ -233,3 +276,5 @@ fn a_wait_for_a_listing_is_explained_and_its_file_system_named() {
     assert_ne!(explained["prediction"]["reason"], "reads-nothing", "{explained}");
     assert_eq!(explained["prediction"]["gain_seconds"], 0.0, "nothing is fetched on FUSE");
 }
+/// More than a call reads before it hands on what it has: a pipe of the kernel holds half of that.
+const COPIED_AT_ONCE: u64 = 128 << 10;

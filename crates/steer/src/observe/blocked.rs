@@ -4,6 +4,7 @@
 //!   has the process run?   its processor time, at each poll
 //!   task/TID/syscall       the call of each thread, by `call`
 //!   path, descriptor       by `memory` and `path` --> entry, once for each call
+//!   moves of bytes         `take_moves`, at each poll: to be followed while they last
 //! ```
 //! A program that reads many small files on a slow device is blocked nearly all the time, so polls
 //! meet most of its calls; what they miss was there already. To come to the next call a thread
@@ -28,10 +29,11 @@ use rustix::io::{Errno, pread};
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::access::{AccessSink, EntryAccess, EntryCall, FileRead};
+use super::moves::Move;
 use super::poll::Allowance;
 use super::procfs::{self, text};
 use crate::kernel::Stat;
-use call::{Call, Decoded, Place, Registers};
+use call::{Call, Decoded, MoveCall, Offset, Place, Registers};
 
 mod call;
 mod memory;
@@ -48,6 +50,15 @@ pub(crate) struct BlockedCalls {
     /// The thread that the next poll goes on with.
     next: usize,
     is_refused: bool,
+    moves: Vec<(i32, MetMove)>,
+}
+
+/// A move of bytes that a thread was met in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MetMove {
+    pub(crate) call: Move,
+    /// Whether it moves the position of the descriptor that it reads.
+    pub(crate) by_position: bool,
 }
 
 /// What was met, of all processes.
@@ -111,6 +122,12 @@ impl BlockedCalls {
         self.threads.iter().map(|thread| (thread.id, thread.met))
     }
 
+    /// The moves of bytes that threads were met in since the last call, by the descriptor that they
+    /// read.
+    pub(crate) fn take_moves(&mut self) -> Vec<(i32, MetMove)> {
+        std::mem::take(&mut self.moves)
+    }
+
     /// Reports the calls that threads are newly blocked in, as far as `allowance` goes; the next
     /// poll goes on from there. `room` is how many descriptors more may be kept. Whether any was
     /// reported, and whether all threads were looked at.
@@ -138,7 +155,7 @@ impl BlockedCalls {
             }
             let at = self.next % count;
             self.next = (at + 1) % count;
-            match self.threads[at].poll(now, polled, counts, sink) {
+            match self.threads[at].poll(now, polled, &mut self.moves, counts, sink) {
                 Ok(is_reported) => moved |= is_reported,
                 Err(why) if is_refusal(why) => {
                     self.refuse(counts);
@@ -198,12 +215,16 @@ impl Thread {
         &mut self,
         now: Nanos,
         polled: Polled<'_>,
+        moves: &mut Vec<(i32, MetMove)>,
         counts: &mut BlockedCounts,
         sink: &mut dyn AccessSink,
     ) -> Result<bool, Errno> {
         let (registers, met) = self.registers(polled.process)?;
         self.met = met;
         let Some(registers) = registers else { return Ok(false) };
+        if let Some(call) = registers.moves() {
+            moves.extend(met_move(polled, call).map(|met| (call.from.0, met)));
+        }
         let call = match registers.decode() {
             Decoded::Entry(call) => call,
             Decoded::Other => return Ok(false),
@@ -242,6 +263,21 @@ impl Thread {
         };
         Ok((registers, met))
     }
+}
+
+/// The move that `call` is, as far as it can be told; `None` where it has returned by now.
+fn met_move(polled: Polled<'_>, call: MoveCall) -> Option<MetMove> {
+    let offset = |(number, offset)| match offset {
+        Offset::At(address) => memory::word_at(polled.pid, address).ok(),
+        Offset::Position => {
+            let info = procfs::open_in(polled.process, &format!("fdinfo/{number}"))?;
+            procfs::read(&info, text::descriptor).map(|descriptor| descriptor.position)
+        }
+    };
+    let (start, to_offset) = (offset(call.from)?, offset(call.to)?);
+    let by_position = call.from.1 == Offset::Position;
+    let call = Move::new(start, call.bytes, call.to.0, to_offset)?;
+    Some(MetMove { call, by_position })
 }
 
 /// The entry of a call.

@@ -4,6 +4,8 @@
 //! ```text
 //!   ring: (pid, fd) read 0..4K, 4K..8K, 8K..12K    -->  one access 0..12K of one cursor
 //! ```
+//! A call that moves bytes to another file is announced, and reported as it goes on ([`Move`]).
+//!
 //! # Invariants
 //! - A record is a hint: it counts only for a process that is followed, the file is opened by that
 //!   process's descriptor, and must be the one that the record names. Other records are dropped.
@@ -13,12 +15,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 
 use forerun_core::units::Nanos;
 
 use super::access::{AccessSink, CursorId};
 use super::cursors::{Cursor, Cursors};
-use super::open_files::{Inode, follow};
+use super::moves::Move;
+use super::open_files::{Inode, follow, is_cached};
 use super::poll::Allowance;
 use super::processes::ProcessTree;
 use super::shim::{Kind, Record, Ring};
@@ -41,6 +45,8 @@ struct Descriptor {
     /// Holds the file as long as the descriptor stands for it; `None` where it cannot be followed.
     first: Option<CursorId>,
     cursors: Cursors<Unreported>,
+    /// The call that moves its bytes, and whether that has returned.
+    moving: Option<(Move, bool)>,
     /// Reads so far.
     reads: u64,
     /// Of these, those for which there was no time, and that are not counted yet.
@@ -93,7 +99,9 @@ impl CallObserver {
         assert!(self.descriptors.len() <= DESCRIPTORS_MAX, "more descriptors than are allowed");
         let dropped = &mut self.dropped;
         self.descriptors.retain(|&(pid, _), descriptor| {
-            let stays = tree.has(pid);
+            let process = tree.folder(pid);
+            let stays = process.is_some();
+            moved |= process.is_some_and(|it| descriptor.go_on(it, now, allowance, sink));
             if !stays || descriptor.has_news() {
                 sink.process(pid, tree.processor(pid));
                 *dropped += descriptor.report(now, allowance, sink);
@@ -109,7 +117,7 @@ impl CallObserver {
     /// Whether `record` is the first of a descriptor: its file is looked at and opened.
     fn is_costly(&self, record: &Record) -> bool {
         let key = (record.pid.try_into().unwrap_or(0), record.fd.try_into().unwrap_or(0));
-        record.kind == Kind::Read && !self.descriptors.contains_key(&key)
+        matches!(record.kind, Kind::Read | Kind::Move) && !self.descriptors.contains_key(&key)
     }
 
     fn take(
@@ -132,10 +140,17 @@ impl CallObserver {
         match record.kind {
             // A mapping is followed by its pages.
             Kind::Open | Kind::Map | Kind::Close => return None,
-            Kind::Read => {}
+            Kind::Moved => {
+                let (_, is_over) = self.descriptors.get_mut(&(pid, fd))?.moving.as_mut()?;
+                *is_over = true;
+                return None;
+            }
+            Kind::Read | Kind::Move => {}
         }
         let range = record.offset..record.offset.checked_add(record.length)?;
-        if range.is_empty() || record.length > READ_BYTES_MAX || i64::try_from(range.end).is_err() {
+        let is_read = record.kind == Kind::Read;
+        let is_long = is_read && record.length > READ_BYTES_MAX;
+        if range.is_empty() || is_long || i64::try_from(range.end).is_err() {
             return None;
         }
         if !self.descriptors.contains_key(&(pid, fd)) {
@@ -146,7 +161,19 @@ impl CallObserver {
             let first = follow(process, fd, inode, now, sink);
             self.descriptors.insert((pid, fd), Descriptor::new(inode, first));
         }
-        self.descriptors.get_mut(&(pid, fd))?.read(&range, now, allowance, sink)
+        let descriptor = self.descriptors.get_mut(&(pid, fd))?;
+        if !is_read {
+            let to = record.to.0.try_into().ok()?;
+            let moving = Move::new(record.offset, record.length, to, record.to.1)?;
+            descriptor.moving = Some((moving, false));
+            return None;
+        }
+        let moved = descriptor.moving.take_if(|(_, is_over)| *is_over);
+        let news = moved.map_or([range.clone(), 0..0], |(moved, _)| moved.beyond(&range));
+        for range in news.iter().filter(|range| !range.is_empty()) {
+            descriptor.read(range, now, allowance, sink);
+        }
+        Some(())
     }
 
     fn close(
@@ -168,7 +195,26 @@ impl CallObserver {
 
 impl Descriptor {
     fn new(inode: Inode, first: Option<CursorId>) -> Self {
-        Self { inode, first, cursors: Cursors::new(), reads: 0, dropped: 0 }
+        Self { inode, first, cursors: Cursors::new(), moving: None, reads: 0, dropped: 0 }
+    }
+
+    /// Takes in how far the call is that moves its bytes. Whether it has gone on.
+    fn go_on(
+        &mut self,
+        process: BorrowedFd<'_>,
+        now: Nanos,
+        allowance: Allowance,
+        sink: &mut dyn AccessSink,
+    ) -> bool {
+        let (Some(first), Some((moving, false))) = (self.first, &mut self.moving) else {
+            return false;
+        };
+        let range = moving.at()..moving.reached(process);
+        if range.is_empty() || is_cached(first, &range, sink) == Some(false) {
+            return false;
+        }
+        moving.advance(range.end);
+        self.read(&range, now, allowance, sink).is_some()
     }
 
     /// Takes in a read: a cursor continues there, or a new one begins.

@@ -27,6 +27,8 @@ use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
 use super::access::{AccessSink, CursorId};
+use super::blocked::MetMove;
+use super::moves::Move;
 use super::poll::Allowance;
 use super::procfs::{self, text};
 use crate::kernel::{self, Residency, Stat};
@@ -56,6 +58,19 @@ struct OpenFile {
     cursor: Option<CursorId>,
     /// Its position cannot be followed.
     is_left: bool,
+    /// The call that moves its bytes from its position on.
+    moving: Option<Move>,
+    /// The call that does so from an offset of its own.
+    aside: Option<Aside>,
+}
+
+/// A call that moves bytes from an offset of its own, and the reader that it is.
+#[derive(Debug)]
+struct Aside {
+    call: Move,
+    cursor: Option<CursorId>,
+    /// It begins where the call before it was known to be.
+    follows: bool,
 }
 
 /// A file's device and inode number.
@@ -162,7 +177,8 @@ impl OpenFiles {
         let io = procfs::open_in(process, "io").and_then(|io| procfs::read(&io, text::bytes_read));
         let position = if io == Some(0) { descriptor.position } else { 0 };
         let is_left = !reads_page_cache(descriptor.flags);
-        let file = OpenFile { info, inode, position, cursor: None, is_left };
+        let (cursor, moving, aside) = (None, None, None);
+        let file = OpenFile { info, inode, position, cursor, is_left, moving, aside };
         self.open.insert(number, file);
     }
 
@@ -181,19 +197,21 @@ impl OpenFiles {
         let before = self.count(process);
         let mut moved = Vec::new();
         self.is_cut = false;
+        let mut has_gone_on = false;
         self.open.retain(|&number, file| {
             let descriptor = descriptor(&file.info, file.inode);
             match descriptor {
-                Some(descriptor) if file.has_moved_to(descriptor.position) => {
-                    moved.push((number, descriptor.position));
+                Some(descriptor) => {
+                    let at = file.at(process, descriptor.position);
+                    moved.extend(file.has_moved_to(at).then_some((number, at)));
+                    has_gone_on |= file.go_on(process, number, now, sink);
                 }
-                Some(_) => {}
                 None => file.close(now, sink),
             }
             descriptor.is_some()
         });
         if moved.is_empty() {
-            return false;
+            return has_gone_on;
         }
         let after = self.count(process);
         let counts = before.zip(after);
@@ -210,12 +228,37 @@ impl OpenFiles {
                 file.cursor = follow(process, number, file.inode, now, sink);
                 file.is_left = file.cursor.is_none();
             }
-            if let Some(cursor) = file.cursor {
-                report(cursor, from..to, &mut bytes_read, now, sink);
+            let Some(cursor) = file.cursor else { continue };
+            match file.moving.as_mut().filter(|call| call.at() == from && call.start() < to) {
+                // No count has its bytes before it returns.
+                Some(call) if is_cached(cursor, &(from..to), sink) != Some(false) => {
+                    call.advance(to);
+                    sink.read(now, cursor, &(from..to), true);
+                }
+                Some(_) => file.position = from,
+                None => report(cursor, from..to, &mut bytes_read, now, sink),
             }
         }
         self.counter.end(bytes_read);
         true
+    }
+
+    /// A thread was met in a call that moves bytes of the descriptor `number`.
+    pub(crate) fn moving(&mut self, number: i32, met: MetMove) {
+        let Some(file) = self.open.get_mut(&number).filter(|file| !file.is_left) else { return };
+        let MetMove { call, by_position } = met;
+        if by_position {
+            // It was met before where its beginning is the same.
+            if file.moving.as_ref().is_none_or(|known| known.start() != call.start()) {
+                file.moving = Some(call);
+            }
+        } else if file.aside.as_ref().is_none_or(|aside| aside.call.start() != call.start()) {
+            let before = file.aside.take();
+            let call = before.iter().fold(call, |call, before| call.after(&before.call));
+            let follows = before.as_ref().is_some_and(|before| before.call.at() == call.at());
+            let cursor = before.and_then(|before| before.cursor);
+            file.aside = Some(Aside { call, cursor, follows });
+        }
     }
 
     /// Whether positions moved for which the last poll had no time.
@@ -267,8 +310,52 @@ impl OpenFile {
         position != self.position && !self.is_left && !is_header
     }
 
+    /// Where a reader at `position` is: within a call that moves bytes from there on.
+    fn at(&mut self, process: BorrowedFd<'_>, position: u64) -> u64 {
+        // It has returned where the position is another.
+        self.moving.take_if(|call| call.start() != position);
+        let is_header = self.cursor.is_none() && position < HEADER_BYTES;
+        match &self.moving {
+            Some(call) if self.position == call.at() => call.reached(process),
+            Some(call) if is_header => {
+                self.position = position;
+                call.reached(process)
+            }
+            // What was read before the call comes first.
+            Some(_) | None => position,
+        }
+    }
+
+    /// Reports how far the call is that has an offset of its own. Whether it has gone on.
+    fn go_on(
+        &mut self,
+        process: BorrowedFd<'_>,
+        number: i32,
+        now: Nanos,
+        sink: &mut dyn AccessSink,
+    ) -> bool {
+        let Some(Aside { call, cursor, follows }) = &mut self.aside else { return false };
+        let range = call.at()..call.reached(process);
+        if range.is_empty() {
+            return false;
+        }
+        let Some(reader) = cursor.or_else(|| follow(process, number, self.inode, now, sink)) else {
+            self.aside = None;
+            return false;
+        };
+        *cursor = Some(reader);
+        if is_cached(reader, &range, sink) == Some(false) {
+            return false;
+        }
+        sink.read(now, reader, &range, *follows);
+        *follows = true;
+        call.advance(range.end);
+        true
+    }
+
     fn close(&mut self, now: Nanos, sink: &mut dyn AccessSink) {
-        if let Some(cursor) = self.cursor.take() {
+        let aside = self.aside.take().and_then(|aside| aside.cursor);
+        for cursor in self.cursor.take().into_iter().chain(aside) {
             sink.close(now, cursor);
         }
     }
@@ -307,7 +394,11 @@ fn report(
 
 /// Whether the pages of `range` are cached, as they must be right after a read; some may have been
 /// evicted again. `None`: the kernel does not tell.
-fn is_cached(cursor: CursorId, range: &Range<u64>, sink: &dyn AccessSink) -> Option<bool> {
+pub(crate) fn is_cached(
+    cursor: CursorId,
+    range: &Range<u64>,
+    sink: &dyn AccessSink,
+) -> Option<bool> {
     match kernel::cached(sink.file(cursor)?, range) {
         Ok(Residency::Pages(count)) => {
             let pages = kernel::pages(range);

@@ -155,6 +155,9 @@ impl ProcessTree {
             let counts = &mut self.blocked;
             let (has_new, is_whole) =
                 process.blocked.poll(now, polled, &mut room, allowance, counts, sink);
+            for (descriptor, call) in process.blocked.take_moves() {
+                process.files.moving(descriptor, call);
+            }
             moved |= has_new;
             if !is_whole {
                 self.blocked_polled = Turn { next: pid, is_cut: true };
@@ -287,6 +290,11 @@ impl ProcessTree {
     /// The processes and their folders in `/proc`.
     pub(crate) fn folders(&self) -> impl Iterator<Item = (i32, BorrowedFd<'_>)> {
         self.processes.iter().map(|(&pid, process)| (pid, process.folder.as_fd()))
+    }
+
+    /// The folder in `/proc` of the process `pid`, where that is followed.
+    pub(crate) fn folder(&self, pid: i32) -> Option<BorrowedFd<'_>> {
+        self.processes.get(&pid).map(|process| process.folder.as_fd())
     }
 
     /// Whether the process `pid` is followed.

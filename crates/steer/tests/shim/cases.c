@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -266,6 +267,88 @@ static void errnos(const char *path)
 	errno = 0; MUST(!fopen("/none", "r") && errno == ENOENT);
 }
 
+static int must_create(const char *path)
+{
+	char name[4096];
+	snprintf(name, sizeof name, "%s.copy", path);
+	int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	MUST(fd >= 0 && unlink(name) == 0);
+	return fd;
+}
+
+/* Whether the last page of `to`, at `at`, is page `number`. */
+static int is_copied(int to, int at, int number)
+{
+	return is_page(pread(to, page, PAGE, (off_t)at * PAGE), page, number);
+}
+
+/* Each call that moves bytes of a file, of which number i moves page 2 i to page i of a copy. */
+static void moves(const char *path)
+{
+	int fd = must_open(path), to = must_create(path), pipes[2];
+	MUST(pipe(pipes) == 0);
+	off_t from = 0, end = 0;
+	errno = 77;
+	MUST(copy_file_range(fd, &from, to, &end, PAGE, 0) == PAGE && from == PAGE && end == PAGE);
+	MUST(lseek(fd, 2 * PAGE, SEEK_SET) == 2 * PAGE && lseek(to, PAGE, SEEK_SET) == PAGE);
+	MUST(copy_file_range(fd, 0, to, 0, PAGE, 0) == PAGE);
+	MUST(lseek(fd, 0, SEEK_CUR) == 3 * PAGE && lseek(to, 0, SEEK_CUR) == 2 * PAGE);
+	from = 4 * PAGE;
+	MUST(sendfile(to, fd, &from, PAGE) == PAGE && from == 5 * PAGE);
+	from = 6 * PAGE;
+	MUST(sendfile64(to, fd, &from, PAGE) == PAGE && from == 7 * PAGE);
+	MUST(lseek(fd, 8 * PAGE, SEEK_SET) == 8 * PAGE);
+	MUST(sendfile(to, fd, 0, PAGE) == PAGE && lseek(fd, 0, SEEK_CUR) == 9 * PAGE);
+	from = 10 * PAGE;
+	MUST(splice(fd, &from, pipes[1], 0, PAGE, 0) == PAGE && from == 11 * PAGE);
+	MUST(splice(pipes[0], 0, to, 0, PAGE, 0) == PAGE);
+	MUST(lseek(fd, 12 * PAGE, SEEK_SET) == 12 * PAGE);
+	MUST(splice(fd, 0, pipes[1], 0, PAGE, 0) == PAGE && lseek(fd, 0, SEEK_CUR) == 13 * PAGE);
+	MUST(read(pipes[0], page, PAGE) == PAGE && is_page(PAGE, page, 12) && errno == 77);
+	for (int i = 0; i < 6; i++) MUST(is_copied(to, i, 2 * i));
+}
+
+/* Long moves, of which less is moved than was asked for: from page 1 on, from page 200 on. */
+static void long_moves(const char *path)
+{
+	int fd = must_open(path), to = must_create(path);
+	off_t from = 200 * PAGE, size = lseek(fd, 0, SEEK_END);
+	MUST(lseek(fd, PAGE, SEEK_SET) == PAGE);
+	MUST(copy_file_range(fd, 0, to, 0, SIZE_MAX >> 1, 0) == size - PAGE);
+	MUST(copy_file_range(fd, 0, to, 0, SIZE_MAX >> 1, 0) == 0);
+	MUST(sendfile(to, fd, &from, 1 << 30) == size - 200 * PAGE && from == size);
+	MUST(is_copied(to, 0, 1) && is_copied(to, size / PAGE - 1, 200));
+}
+
+/* What cannot be moved: nothing is, and errno says why. */
+static void refused_moves(const char *path)
+{
+	int fd = must_open(path), to = must_create(path), pipes[2], long_ago = must_open(path);
+	size_t counts[] = { PAGE, 1 << 20 };
+	off_t *nowhere = (off_t *)8, at = 0;
+	MUST(pipe(pipes) == 0 && close(long_ago) == 0);
+	for (int i = 0; i < 2; i++) {
+		size_t count = counts[i];
+		errno = 0; MUST(copy_file_range(long_ago, 0, to, 0, count, 0) == -1 && errno == EBADF);
+		errno = 0; MUST(copy_file_range(fd, 0, long_ago, 0, count, 0) == -1 && errno == EBADF);
+		errno = 0; MUST(copy_file_range(fd, 0, fd, 0, count, 0) == -1 && errno == EBADF);
+		errno = 0; MUST(copy_file_range(fd, 0, to, 0, count, 1) == -1 && errno == EINVAL);
+		errno = 0; MUST(copy_file_range(fd, 0, pipes[1], 0, count, 0) == -1 && errno == EINVAL);
+		errno = 0; MUST(copy_file_range(fd, nowhere, to, 0, count, 0) == -1 && errno == EFAULT);
+		errno = 0; MUST(copy_file_range(fd, 0, to, nowhere, count, 0) == -1 && errno == EFAULT);
+		errno = 0; MUST(sendfile(long_ago, fd, 0, count) == -1 && errno == EBADF);
+		errno = 0; MUST(sendfile(to, -1, 0, count) == -1 && errno == EBADF);
+		errno = 0; MUST(sendfile(to, fd, nowhere, count) == -1 && errno == EFAULT);
+		errno = 0; MUST(sendfile(to, pipes[0], &at, count) == -1 && errno == ESPIPE);
+		errno = 0; MUST(splice(fd, 0, to, 0, count, 0) == -1 && errno == EINVAL);
+		errno = 0; MUST(splice(fd, nowhere, pipes[1], 0, count, 0) == -1 && errno == EFAULT);
+		errno = 0; MUST(splice(-1, 0, pipes[1], 0, count, 0) == -1 && errno == EBADF);
+	}
+	int memory = memfd_create("memory", 0);
+	errno = 0; MUST(copy_file_range(fd, 0, memory, 0, 1 << 20, 0) == -1 && errno == EXDEV);
+	MUST(lseek(fd, 0, SEEK_CUR) == 0 && lseek(to, 0, SEEK_END) == 0 && at == 0);
+}
+
 /* Numbers that become another file's, by dup2 and by closing. */
 static void renumbers(const char *path)
 {
@@ -399,7 +482,8 @@ int main(int argc, char **argv)
 		{ "signals", signals }, { "threads", threads }, { "cancel", cancel },
 		{ "errnos", errnos }, { "renumbers", renumbers }, { "streams", streams },
 		{ "maps", maps }, { "confined", confined }, { "early", after_early },
-		{ "inherited", inherited }, { "costs", costs },
+		{ "inherited", inherited }, { "costs", costs }, { "moves", moves },
+		{ "long_moves", long_moves }, { "refused_moves", refused_moves },
 	};
 	for (size_t i = 0; argc > 2 && i < sizeof cases / sizeof *cases; i++)
 		if (!strcmp(argv[1], cases[i].name)) { cases[i].act(argv[2]); return 0; }

@@ -13,7 +13,7 @@ use std::{
     process::Command,
 };
 
-use forerun_steer::shim::Kind;
+use forerun_steer::shim::{Kind, Record};
 
 use forerun_testkit::{Scratch, skip};
 
@@ -55,6 +55,9 @@ fn expectations() -> Vec<(&'static str, Vec<Range<u64>>, usize)> {
         ("maps", vec![], 1),
         ("cancel", vec![], 0),
         ("errnos", vec![pages(0, 1)], 1),
+        ("moves", (0..7).map(|number| pages(2 * number, 1)).collect(), 1),
+        ("long_moves", vec![pages(1, PAGES - 1)], 1),
+        ("refused_moves", vec![], 1),
     ];
     rows
 }
@@ -125,6 +128,31 @@ fn mappings_and_streams_are_recorded_as_far_as_they_can_be() {
     recorded.is_well("streams");
     let twice = [Kind::Open, Kind::Close, Kind::Open, Kind::Close];
     assert_eq!(recorded.kinds(&file), twice);
+}
+
+#[test]
+fn a_long_move_is_announced_with_where_it_goes_and_its_end_is_told() {
+    let Some((_scratch, program, file)) = scene("moves", &[]) else { return };
+    let recorded = case(&program, "long_moves", &file);
+    recorded.is_well("long_moves");
+    let is_told = |record: &&Record| !matches!(record.kind, Kind::Open | Kind::Close);
+    let records = recorded.of(&file);
+    let told: Vec<_> = records.iter().filter(is_told).collect();
+    let kinds: Vec<_> = told.iter().map(|record| record.kind).collect();
+    let (begins, ends, reads) = (Kind::Move, Kind::Moved, Kind::Read);
+    assert_eq!(kinds, [begins, ends, reads, begins, ends, begins, ends, reads]);
+    let all = PAGES * PAGE;
+    let most = i64::MAX as u64;
+    let moved: Vec<_> =
+        told.iter().map(|record| (record.offset, record.length, record.to.1)).collect();
+    assert_eq!(moved[0], (PAGE, most - PAGE, 0), "as much as can be");
+    assert_eq!(moved[2], (PAGE, all - PAGE, 0));
+    assert_eq!(moved[3], (all, most - all, all - PAGE), "at the end");
+    assert_eq!(moved[5], (200 * PAGE, 1 << 30, all - PAGE), "from an offset");
+    assert_eq!(moved[7], (200 * PAGE, all - 200 * PAGE, 0));
+    assert!(told.iter().all(|record| record.kind != begins || record.to.0 > record.fd));
+    let short = case(&program, "moves", &file).of(&file);
+    assert!(short.iter().all(|record| !matches!(record.kind, Kind::Move | Kind::Moved)));
 }
 
 #[test]

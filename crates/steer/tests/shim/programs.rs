@@ -75,6 +75,35 @@ fn of_a_program_that_reads_by_streams_the_opening_is_recorded() {
 }
 
 #[test]
+fn programs_that_copy_by_one_call_are_recorded_and_copy_the_same_bytes() {
+    const TEST: &str = "programs_that_copy_by_one_call_are_recorded_and_copy_the_same_bytes";
+    let scratch = Scratch::on_disk("copies");
+    let file = numbered(&scratch, 1000, 123);
+    let copy = scratch.join("copy");
+    let python = "import shutil, sys; shutil.copyfile(sys.argv[1], sys.argv[2])";
+    #[rustfmt::skip]
+    let rows: &[(&str, &[&str])] = &[
+        ("sh",      &["-c", "cat \"$1\" > \"$2\"", "sh"]),
+        ("sh",      &["-c", "cp --reflink=never \"$1\" \"$2\"", "sh"]),
+        ("sh",      &["-c", "install \"$1\" \"$2\"", "sh"]),
+        ("python3", &["-c", python]),
+    ];
+    for (program, arguments) in rows {
+        if !installed(TEST, program) {
+            continue;
+        }
+        let what = format!("{program} {}", arguments[1]);
+        let arguments = arguments.iter().map(Path::new).chain([&*file, &*copy]);
+        let recorded = run(program, &arguments.collect::<Vec<_>>());
+        recorded.is_well(&what);
+        let all = 0..fs::metadata(&file).unwrap().len();
+        assert_eq!(recorded.bytes(Kind::Read, &file), [all], "{what}");
+        assert!(fs::read(&file).unwrap() == fs::read(&copy).unwrap(), "{what}");
+        fs::remove_file(&copy).unwrap();
+    }
+}
+
+#[test]
 fn pipes_and_devices_are_not_recorded() {
     let recorded = run("sh", &["-c", "head -c 300000 /dev/zero | cat | cat >/dev/null"]);
     recorded.is_well("pipes");

@@ -44,6 +44,24 @@ pub(super) enum Call {
     },
 }
 
+/// A call that moves bytes of one descriptor to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MoveCall {
+    pub(super) from: (i32, Offset),
+    pub(super) to: (i32, Offset),
+    /// How many at most.
+    pub(super) bytes: u64,
+}
+
+/// Where in a file a call begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offset {
+    /// At the position of the descriptor.
+    Position,
+    /// At what the program has at this address.
+    At(u64),
+}
+
 /// What names an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -83,6 +101,27 @@ impl Registers {
     /// What the call does.
     pub(super) fn decode(&self) -> Decoded {
         self.decode_by(TABLE)
+    }
+
+    /// The move of bytes that the call is, if it is one that may take a whole file.
+    pub(super) fn moves(&self) -> Option<MoveCall> {
+        self.moves_by(SENDFILE, COPY_FILE_RANGE)
+    }
+
+    fn moves_by(&self, sendfile: u64, copy_file_range: u64) -> Option<MoveCall> {
+        let a = &self.arguments;
+        let at = |address| if address == 0 { Offset::Position } else { Offset::At(address) };
+        if self.stack < FOUR_GIB {
+            None
+        } else if self.number == sendfile {
+            let (from, to) = ((descriptor(a[1]), at(a[2])), (descriptor(a[0]), Offset::Position));
+            Some(MoveCall { from, to, bytes: a[3] })
+        } else if self.number == copy_file_range {
+            let (from, to) = ((descriptor(a[0]), at(a[1])), (descriptor(a[2]), at(a[3])));
+            Some(MoveCall { from, to, bytes: a[4] })
+        } else {
+            None
+        }
     }
 
     fn decode_by(&self, table: &[(u64, Decode)]) -> Decoded {
@@ -212,6 +251,9 @@ const TABLE: &[(u64, Decode)] = if cfg!(target_arch = "x86_64") {
     &[]
 };
 
+const SENDFILE: u64 = libc::SYS_sendfile.cast_unsigned();
+const COPY_FILE_RANGE: u64 = libc::SYS_copy_file_range.cast_unsigned();
+
 /// The bit of x32's numbers.
 const X32: u64 = 0x4000_0000;
 /// The stack of a 32-bit program lies below.
@@ -284,6 +326,27 @@ mod tests {
         }
         let compat = "5 0x8000 0x0 0x0 0x0 0x0 0x0 0xffffd000 0xf7f00000\n";
         assert_eq!(decoded(compat, X86_64), Some(Decoded::Foreign));
+    }
+
+    #[test]
+    fn moves_have_their_descriptors_and_offsets_in_the_order_of_their_calls() {
+        let call = |from, to, bytes| Some(MoveCall { from, to, bytes });
+        #[rustfmt::skip]
+        let rows = [ // call, moves
+            ("40 0x1 0x3 0x0 0x2000 0x0 0x0",
+             call((3, Offset::Position), (1, Offset::Position), 0x2000)),
+            ("40 0x1 0x3 0x7f10 0x2000 0x0 0x0",
+             call((3, Offset::At(0x7f10)), (1, Offset::Position), 0x2000)),
+            ("326 0x3 0x0 0x4 0x7f10 0x2000 0x0",
+             call((3, Offset::Position), (4, Offset::At(0x7f10)), 0x2000)),
+            ("326 0x3 0x7f10 0x4 0x0 0x2000 0x0",
+             call((3, Offset::At(0x7f10)), (4, Offset::Position), 0x2000)),
+            ("0 0x3 0x7f20 0x2000 0x0 0x0 0x0", None),
+        ];
+        for (text, expected) in rows {
+            let registers = Registers::parse(&format!("{text} {END}")).expect("a call");
+            assert_eq!(registers.moves_by(40, 326), expected, "{text}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Texts in the memory of another process.
+//! Texts and words in the memory of another process.
 //!
 //! # Invariants
 //! - No more is read than [`PATH_BYTES_MAX`], and no page behind the one that the text ends in.
@@ -35,6 +35,17 @@ pub(super) fn text_at(pid: i32, address: u64) -> Result<Option<Vec<u8>>, Errno> 
     }
     assert_eq!(text.len(), PATH_BYTES_MAX, "no more is read");
     Ok(None)
+}
+
+/// The word at `address` of the process `pid`.
+///
+/// # Errors
+/// The memory is not mapped, or not to be seen.
+pub(super) fn word_at(pid: i32, address: u64) -> Result<u64, Errno> {
+    let from = usize::try_from(address).map_err(|_| Errno::FAULT)?;
+    let mut bytes = [0; size_of::<u64>()];
+    let word = read(pid, from, &mut bytes)?.try_into().map_err(|_| Errno::FAULT)?;
+    Ok(u64::from_ne_bytes(word))
 }
 
 /// As many bytes as `bytes` has room for, at `address` of the process `pid`.

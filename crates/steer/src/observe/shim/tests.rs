@@ -48,10 +48,10 @@ impl Drop for Writer {
 
 /// A record all of whose words follow from `number`: a torn one shows.
 fn record(number: u64) -> Record {
-    let kind = [Kind::Open, Kind::Read, Kind::Map, Kind::Close][(number % 4) as usize];
+    let kind = layout::KINDS[(number % 6) as usize];
     let pid = u32::try_from(number % 1000 + 1).unwrap();
     let (dev, ino) = (number ^ 0x5555, !number);
-    Record { kind, pid, fd: pid - 1, dev, ino, offset: number, length: number * 3 }
+    Record { kind, pid, fd: pid - 1, dev, ino, offset: number, length: number * 3, to: (pid, dev) }
 }
 
 fn ring() -> (Ring, RingWriter, Writer) {
@@ -166,13 +166,15 @@ fn words_that_are_no_record_count_as_lost() {
     #[rustfmt::skip]
     let rows: &[(&str, usize, u64)] = &[ // why, which word, its value
         ("no kind", 0, 0),
-        ("an unknown kind", 0, 5),
+        ("an unknown kind", 0, 7),
         ("a negative descriptor", 0, 2 | 1 << 63),
         ("no process", 1, 0),
         ("a negative process", 1, 1 << 31),
+        ("a negative destination", 1, 1 | 1 << 63),
         ("an offset beyond all files", 4, 1 << 63),
         ("an end beyond all files", 5, u64::MAX >> 1),
         ("an end beyond all numbers", 5, u64::MAX),
+        ("a destination beyond all files", 6, 1 << 63),
     ];
     for (index, (why, word, value)) in rows.iter().enumerate() {
         let (mut ring, far_end, writer) = ring();
