@@ -19,7 +19,7 @@ SKIPS = $(if $(filter true,$(CI)),--no-skips)
     test-python test-python-full wheel hostile
 
 help:
-	@echo 'make demo     what programs gain on a slow volume of the demo's own: a table and a page'
+	@echo 'make demo     what programs gain on a slow volume that it makes: a table and a page'
 	@echo 'make test     everything that a change must pass'
 	@echo 'make test-python        the Python package alone, of that'
 	@echo 'make test-python-full   the Python package beside pandas, zarr, xarray, ...'

@@ -158,3 +158,28 @@ fn cargo() -> String {
 fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::root;
+    use std::process::Command;
+
+    /// Targets of the Makefile that only other targets call, and `help` itself.
+    const INNER: [&str; 3] = ["help", "tools", "release"];
+
+    #[test]
+    fn make_help_names_each_target_that_people_call() {
+        let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
+        let mut make = Command::new("make");
+        let output =
+            make.args(["--no-print-directory", "help"]).current_dir(root()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let help = String::from_utf8(output.stdout).unwrap();
+        let makefile = makefile.replace("\\\n", " ");
+        let targets = makefile.lines().find_map(|line| line.strip_prefix(".PHONY:")).unwrap();
+        for target in targets.split_whitespace().filter(|target| !INNER.contains(target)) {
+            let named = help.lines().any(|line| line.starts_with(&format!("make {target} ")));
+            assert!(named, "make help does not name {target}");
+        }
+    }
+}
