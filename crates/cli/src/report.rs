@@ -43,18 +43,19 @@ struct SweepPage<'a> {
 /// Reads the records and writes the page.
 pub(crate) fn run(args: &Args) -> Result<()> {
     output::require_place(&args.output)?;
+    // A path that is not there yet is no record either.
+    let same = |path: &PathBuf| path.canonicalize().ok() == args.output.canonicalize().ok();
+    if args.output.exists() && args.records.iter().any(same) {
+        let page = args.output.display();
+        return Err(usage(format!("{page} is one of the records: name another file with -o")));
+    }
+    output::require_page_name(&args.output)?;
     if let Some(folder) = args.records.iter().find(|path| path.is_dir()) {
         if args.records.len() > 1 {
             return Err(usage(format!("{}: a sweep has a page of its own", folder.display())));
         }
         let page = SweepPage { folder, output: &args.output, title: args.title.as_deref() };
         return python::become_command("report", &page);
-    }
-    // A path that is not there yet is no record either.
-    let same = |path: &PathBuf| path.canonicalize().ok() == args.output.canonicalize().ok();
-    if args.output.exists() && args.records.iter().any(same) {
-        let page = args.output.display();
-        return Err(usage(format!("{page} is one of the records: name another file with -o")));
     }
     let records: Vec<RunRecord> =
         args.records.iter().map(|path| RunRecord::read(path)).collect::<Result<_, _>>()?;

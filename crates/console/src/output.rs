@@ -5,6 +5,7 @@
 //! - A file is the whole new one or what was there before; a place that takes none is found out
 //!   before anything is run.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
@@ -88,6 +89,16 @@ pub fn require_place(path: &Path) -> Result<()> {
         interrupt::unbroken(|| NewFile::create(path).map(drop))
     };
     writable.with_context(|| format!("cannot write {name}; name another place"))
+}
+
+/// Refuses a name that says something else than a page, such as `report.pdf`.
+pub fn require_page_name(path: &Path) -> Result<()> {
+    let end = path.extension().and_then(OsStr::to_str);
+    if is_written_in_place(path) || matches!(end, None | Some("html" | "htm")) {
+        return Ok(());
+    }
+    let name = path.display();
+    Err(usage(format!("{name}: what is written is a page; name a file that ends with .html")))
 }
 
 /// Whether `path` is written where it is, such as a pipe or a terminal; a file takes the place of

@@ -81,6 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return programs::read_columns(path);
     }
     args.journal.require_places(Some(&args.output), None)?;
+    output::require_page_name(&args.output)?;
     let tell = |text: &str| if args.json { Ok(()) } else { output::print(text) };
     let gains = programs_part(args, &tell)?;
     tell(OPENING)?;

@@ -332,6 +332,7 @@ fn refusals_are_one_line_and_the_right_status() {
         (with(&["-o", &folder.path("no/run.json")]), 1, "no such folder"),
         (with(&["-o", folder.0.to_str().unwrap()]), 1, "it is a folder"),
         (words(&["report", &keys, "-o", &folder.path("no/page")]), 1, "no such folder"),
+        (words(&["report", &missing, "-o", &folder.path("page.pdf")]), 2, "ends with .html"),
         (words(&["report", &missing]), 2, "--output"),
         (words(&["sim", &keys, "--device", "ssd", "--explain-readahead"]), 2, "--output"),
         (words(&["report", &keys, "-o", &keys]), 2, "one of the records"),

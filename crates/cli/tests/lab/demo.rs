@@ -201,6 +201,7 @@ fn a_place_that_takes_no_page_is_refused_before_anything_is_read() {
     let rows = [
         ("-o", ".", 1, "a folder"),
         ("-o", "no/page.html", 1, "no such folder"),
+        ("-o", "page.pdf", 2, "ends with .html"),
         ("--seconds", "0", 2, "0"),
     ];
     for (flag, value, status, says) in rows {

@@ -69,9 +69,13 @@ fn bad_usage_starts_nothing() {
     let wrong = folder.join("wrong.toml");
     fs::write(&wrong, "x = 1\n").unwrap();
     let wrong = format!("--profile {}", wrong.display());
-    for (flags, status) in
-        [("--profile /no/x.toml", 2), (&wrong[..], 1), ("-o /no/x.html", 1), ("--observe x", 2)]
-    {
+    for (flags, status) in [
+        ("--profile /no/x.toml", 2),
+        (&wrong[..], 1),
+        ("-o /no/x.html", 1),
+        ("-o /tmp/x.pdf", 2),
+        ("--observe x", 2),
+    ] {
         let output = explain(flags).arg("touch").arg(&made).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{flags}");
         assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{flags}");
