@@ -50,8 +50,10 @@ struct Table {
     process: i32,
     /// How long processes waited since they were last observed to read.
     waits: BTreeMap<i32, Nanos>,
-    /// When the poll before this one was, and when this one is.
+    /// When the poll before this one was, and when this one is, of those that told something.
     polled: (Nanos, Nanos),
+    /// When the last access was observed.
+    accessed: Nanos,
     /// When the first read began of a file that was not all in memory.
     began: Option<Nanos>,
     bytes_read: u64,
@@ -141,7 +143,7 @@ impl Records {
         });
         Recorded {
             bytes_read: table.bytes_read,
-            reading: (table.began.unwrap_or(table.polled.1), table.polled.1),
+            reading: (table.began.unwrap_or(table.accessed), table.accessed),
             files,
             files_left_out: table.files_left_out,
         }
@@ -209,10 +211,16 @@ impl Table {
         Some(at)
     }
 
-    fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>) {
+    /// Something is told of the poll at `now`.
+    fn told(&mut self, now: Nanos) {
         if now > self.polled.1 {
             self.polled = (self.polled.1, now);
         }
+    }
+
+    fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>) {
+        self.told(now);
+        self.accessed = self.accessed.max(now);
         let Some(Some(cursor)) = self.cursors.get_mut(cursor.0 as usize) else { return };
         assert!(!range.is_empty(), "an access has bytes");
         let record = &mut self.files[cursor.file];
@@ -222,7 +230,8 @@ impl Table {
             self.began.get_or_insert(now.since(waited));
         }
         self.bytes_read += range.end - range.start;
-        cursor.sample = record.read(now, self.polled.0, range, waited, cursor.sample);
+        let from = self.polled.0.min(now.since(waited));
+        cursor.sample = record.read(now, from, range, waited, cursor.sample);
         if record.samples.len() == SAMPLES_MAX && !record.is_full {
             record.join_samples(now);
             // The places of samples have changed.
@@ -236,7 +245,7 @@ impl AccessSink for AccessRecorder {
         self.records.lock().process = pid;
     }
 
-    fn open(&mut self, _now: Nanos, file: File, stat: &Stat, _position: u64) -> Option<CursorId> {
+    fn open(&mut self, now: Nanos, file: File, stat: &Stat, _position: u64) -> Option<CursorId> {
         let inode = (stat.st_dev, stat.st_ino);
         let bytes = stat.st_size;
         let is_known = self.records.lock().by_inode.contains_key(&inode);
@@ -244,6 +253,7 @@ impl AccessSink for AccessRecorder {
         let first =
             before.or_else(|| if is_known { None } else { residency::of(&file, stat, false) });
         let mut table = self.records.lock();
+        table.told(now);
         let at =
             table.record(inode, bytes, || FileRecord::new(&file, stat.st_dev, bytes, first))?;
         let cursor = table.add(at)?;
@@ -270,14 +280,17 @@ impl AccessSink for AccessRecorder {
         self.open.get(&at)
     }
 
-    fn seek(&mut self, _now: Nanos, _cursor: CursorId, _position: u64) {}
+    fn seek(&mut self, now: Nanos, _cursor: CursorId, _position: u64) {
+        self.records.lock().told(now);
+    }
 
     fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>, _follows: bool) {
         self.records.lock().read(now, cursor, range);
     }
 
-    fn close(&mut self, _now: Nanos, cursor: CursorId) {
+    fn close(&mut self, now: Nanos, cursor: CursorId) {
         let mut table = self.records.lock();
+        table.told(now);
         let gone = table.cursors.get_mut(cursor.0 as usize).and_then(Option::take);
         let Some(OpenCursor { file, .. }) = gone else { return };
         let record = &mut table.files[file];
@@ -290,6 +303,7 @@ impl AccessSink for AccessRecorder {
     }
 
     fn entry(&mut self, now: Nanos, access: &EntryAccess<'_>) {
+        self.records.lock().told(now);
         self.entries.add(now, access);
     }
 }
@@ -423,5 +437,25 @@ mod tests {
         assert_eq!(file.waited, Nanos(times.div_ceil(3) * 5), "of its own process alone");
         assert!(file.samples.len() <= SAMPLES_MAX && file.samples_left_out > 0);
         assert!(file.samples.iter().all(|sample| sample.from <= sample.to && sample.bytes > 0));
+    }
+
+    #[test]
+    fn a_file_that_is_opened_late_is_not_read_before() {
+        let file = File::open(std::env::current_exe().unwrap()).unwrap();
+        let stat = crate::kernel::stat(&file).unwrap();
+        let records = Records::default();
+        let mut recorder =
+            AccessRecorder::new(Residencies::new(), records.clone(), EntryRecords::default());
+        let millis = Nanos::from_millis;
+        let cursor = recorder.open(millis(900), file, &stat, 0).unwrap();
+        recorder.read(millis(902), cursor, &(0..4096), true);
+        recorder.seek(millis(950), cursor, 8192);
+        recorder.read(millis(954), cursor, &(8192..9000), false);
+        recorder.close(millis(990), cursor);
+        let recorded = records.recorded();
+        assert_eq!(recorded.reading.1, millis(954), "the last access");
+        let [file] = &recorded.files[..] else { panic!("{:?}", recorded.files) };
+        let times: Vec<_> = file.samples.iter().map(|sample| (sample.from, sample.to)).collect();
+        assert_eq!(times, [(millis(900), millis(902)), (millis(950), millis(954))]);
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn bars(explanation: &Explanation) -> Markup {
                             i style={
                                 "display:inline-block;width:10px;height:10px;background:" (colour)
                             } {}
-                            " " (name) " " span { (seconds(*time)) }
+                            " " (name) span { ", " (seconds(*time)) }
                         }
                     }
                 }
