@@ -99,6 +99,8 @@ pub struct Cache {
     runs: Vec<Run>,
     retracting: Vec<OpenRetraction>,
     lingering: Vec<FrameId>,
+    /// Victims that readers were found to hold in this round.
+    pinned_now: Vec<FrameId>,
     starved: VecDeque<StarvedPage>,
     /// Unsynced frames, in their files' queues.
     write_links: Links,
@@ -224,6 +226,7 @@ impl Cache {
             runs: Vec::new(),
             retracting: Vec::new(),
             lingering: Vec::new(),
+            pinned_now: Vec::new(),
             starved: VecDeque::new(),
             write_links: Links::new(0),
             throttled: 0,
@@ -267,7 +270,10 @@ impl Cache {
         core::mem::swap(&mut self.actions, actions);
         self.now = now;
         self.events += 1;
-        self.round += u64::from(!settling);
+        if !settling {
+            self.round += 1;
+            self.unpin();
+        }
         match event {
             Event::Open { handle, file, partition, file_pages } => {
                 self.open(handle, file, partition.0, file_pages);

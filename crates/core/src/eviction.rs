@@ -8,6 +8,7 @@
 //!   page arrives  -> insert(frame, page, prefetched)   frame was unknown to the policy
 //!   page is used  -> renew(frame), or renew_all(frames): the same of each in turn
 //!   frames needed -> evict(count, evictable, out)      named frames have left the policy
+//!   page was refused, and may go now -> may_leave(frame)   clean, or no longer pinned
 //!   page is dropped -> forget(frame)                   truncate, invalidate: no ghost
 //! ```
 //!
@@ -18,11 +19,13 @@
 //! - A policy knows a frame from `insert` until `evict` names it or `forget` takes it.
 //! - `evict` names each frame once and only frames for which `evictable` holds; it names fewer
 //!   than `count` only when no other such frame is there.
+//! - Of a frame that `evictable` refused it is asked again after `may_leave`, a use, or a move to
+//!   another queue alone: what an eviction costs does not grow with what may not leave.
 //! - A page lies in one frame at a time. A miss on a full cache evicts before it inserts.
 //! # Sources
 //! Meng et al. 2009, section 4: FlexiCache's three methods. We add what may not leave (pins, dirty
-//! frames), `forget`, `resize`, and `missed`: there are policies whose choice of a victim depends
-//! on the page that it is for, and FlexiCache evicts before it knows that page.
+//! frames) and when it may, `forget`, `resize`, and `missed`: there are policies whose choice of a
+//! victim depends on the page that it is for, and FlexiCache evicts before it knows that page.
 
 use alloc::{string::String, vec::Vec};
 
@@ -57,8 +60,11 @@ pub trait Eviction: Sized + Send + 'static {
         }
     }
     /// Appends up to `count` resident frames for which `evictable` holds, and remembers their
-    /// ghosts.
+    /// ghosts. A frame that it refuses keeps its place in the order.
     fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>);
+    /// `evictable` would hold again of the resident `frame`, which it may have refused. Changes no
+    /// order: it leaves as if it had never been refused.
+    fn may_leave(&mut self, frame: FrameId);
     /// The page in `frame` left for another reason (truncate, invalidate); no ghost.
     fn forget(&mut self, frame: FrameId);
     /// The partition grew or shrank. Frames above the new capacity stay until evicted.
@@ -67,7 +73,7 @@ pub trait Eviction: Sized + Send + 'static {
     /// number. Changes no choice. A replay of a trace calls it before the first page.
     fn number_pages(&mut self) {}
     /// Bytes that its tables take at most, for `frames` that were ever used and the names of
-    /// `pages` that are numbered.
+    /// `pages` that are numbered, where no frame was refused.
     fn bytes(frames: u32, pages: u32, params: &Self::Params) -> u64;
 }
 
@@ -148,6 +154,11 @@ macro_rules! policies {
                 out: &mut Vec<FrameId>,
             ) {
                 match self { $(Self::$policy(policy) => policy.evict(count, evictable, out),)+ }
+            }
+
+            /// See [`Eviction::may_leave`].
+            pub fn may_leave(&mut self, frame: FrameId) {
+                match self { $(Self::$policy(policy) => policy.may_leave(frame),)+ }
             }
 
             /// See [`Eviction::forget`].

@@ -2,7 +2,7 @@
 //!
 //! Several queues may share one [`Links`] as long as an index is in one of them at a time: that
 //! is how a frame moves between a policy's queues. A [`Table`] holds what else is known of an
-//! index.
+//! index. A [`PassingQueue`] remembers which of its oldest may not leave.
 //!
 //! ```text
 //!   head (newest) <-> ... <-> tail (oldest)
@@ -14,7 +14,9 @@
 
 use alloc::vec::Vec;
 
-use crate::units::FrameId;
+mod passing;
+
+pub use passing::PassingQueue;
 
 /// No index: the neighbour of an end.
 const NIL: u32 = u32::MAX;
@@ -61,6 +63,10 @@ impl<T: Copy + Default> Table<T> {
 /// The links of all indices, whichever queue they are in.
 pub struct Links {
     table: Table<Link>,
+    /// The marks of those that a [`PassingQueue`] passed over; 0 of all others.
+    marks: Table<u64>,
+    /// Marks so far.
+    marked: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -82,7 +88,7 @@ impl Links {
     /// Room for indices `0..count`; more is taken when a larger one is pushed.
     #[must_use]
     pub fn new(count: u32) -> Self {
-        Self { table: Table::new(count) }
+        Self { table: Table::new(count), marks: Table::new(0), marked: 0 }
     }
 
     /// Whether `index` is in a queue.
@@ -105,18 +111,6 @@ impl Links {
     pub fn older(&self, index: u32) -> Option<u32> {
         let older = self.linked(index).older;
         (older != NIL).then_some(older)
-    }
-
-    /// The first frame for which `evictable` holds, from `hand` on towards the head.
-    #[must_use]
-    pub fn evictable(&self, hand: Option<u32>, evictable: &dyn Fn(FrameId) -> bool) -> Option<u32> {
-        let mut at = hand;
-        while let Some(index) = at
-            && !evictable(FrameId(index))
-        {
-            at = self.newer(index);
-        }
-        at
     }
 
     #[inline]
@@ -272,29 +266,6 @@ impl Queue {
         links.table.at(self.head).newer = index;
         self.head = index;
     }
-
-    /// Takes up to `count` frames for which `evictable` holds, oldest first, and appends them to
-    /// `out`. The others keep their places. Returns how many were taken.
-    pub fn take_from_tail(
-        &mut self,
-        links: &mut Links,
-        count: u32,
-        evictable: &dyn Fn(FrameId) -> bool,
-        out: &mut Vec<FrameId>,
-    ) -> u32 {
-        let (mut taken, mut next) = (0, self.tail());
-        while let Some(index) = next
-            && taken < count
-        {
-            next = links.newer(index);
-            if evictable(FrameId(index)) {
-                self.remove(links, index);
-                out.push(FrameId(index));
-                taken += 1;
-            }
-        }
-        taken
-    }
 }
 
 #[cfg(test)]
@@ -303,10 +274,9 @@ mod tests {
     use crate::prng::Prng;
     use std::collections::VecDeque;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::vec;
 
     /// Head first, by the links towards the tail; the links towards the head must agree.
-    fn listed(queue: &Queue, links: &Links) -> VecDeque<u32> {
+    pub(super) fn listed(queue: &Queue, links: &Links) -> VecDeque<u32> {
         let mut seen = VecDeque::new();
         let mut at = queue.head();
         while let Some(index) = at {
@@ -375,33 +345,6 @@ mod tests {
                     assert_eq!(links.is_linked(index), linked);
                 }
             }
-        }
-    }
-
-    #[test]
-    fn take_from_tail_skips_what_may_not_leave() {
-        type Row = (&'static str, u32, &'static [u32], &'static [u32], &'static [u32]);
-        #[rustfmt::skip]
-        let rows: [Row; 7] = [
-            // why count pinned taken left, newest first
-            ("none wanted", 0, &[], &[], &[4, 3, 2, 1, 0]),
-            ("oldest first",                       2, &[],            &[0, 1],       &[4, 3, 2]),
-            ("a pinned tail keeps its place",      2, &[0],           &[1, 2],       &[4, 3, 0]),
-            ("pinned ones between",                2, &[1, 3],        &[0, 2],       &[4, 3, 1]),
-            ("fewer than wanted",                  9, &[2],           &[0, 1, 3, 4], &[2]),
-            ("all",                                9, &[],            &[0, 1, 2, 3, 4], &[]),
-            ("all pinned", 1, &[0, 1, 2, 3, 4], &[], &[4, 3, 2, 1, 0]),
-        ];
-        for (why, count, pinned, taken, left) in rows {
-            let (mut links, mut queue) = (Links::new(5), Queue::new());
-            (0..5).for_each(|index| queue.push_front(&mut links, index));
-            let mut out = vec![FrameId(99)];
-            let evictable = |frame: FrameId| !pinned.contains(&frame.0);
-            let number = queue.take_from_tail(&mut links, count, &evictable, &mut out);
-            assert_eq!(number as usize, taken.len(), "{why}");
-            assert_eq!(out[0], FrameId(99), "{why}");
-            assert!(out[1..].iter().map(|frame| frame.0).eq(taken.iter().copied()), "{why}");
-            assert_eq!(listed(&queue, &links), left, "{why}");
         }
     }
 

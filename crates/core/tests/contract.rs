@@ -8,7 +8,8 @@
 //! # Invariants
 //! - Policies are taken from the list alone: a new one is tested here without being named.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use forerun_core::eviction::{AnyEviction, Eviction, NAMES, WithEviction, dispatch, show};
 use forerun_core::params::ParamError;
@@ -20,6 +21,8 @@ struct Pair<E> {
     policy: E,
     any: AnyEviction,
     resident: BTreeMap<FrameId, PageId>,
+    /// What evictions were refused, and were not told of since.
+    refused: RefCell<BTreeSet<FrameId>>,
     why: String,
 }
 
@@ -29,6 +32,7 @@ impl<E: Eviction> Pair<E> {
             policy: E::new(capacity, params),
             any: AnyEviction::make(spec, capacity).expect("the spec is known"),
             resident: BTreeMap::new(),
+            refused: RefCell::default(),
             why: format!("{spec} for {capacity} frames"),
         }
     }
@@ -61,6 +65,20 @@ impl<E: Eviction> Pair<E> {
         self.policy.forget(frame);
         self.any.forget(frame);
         assert!(self.resident.remove(&frame).is_some());
+        self.refused.get_mut().remove(&frame);
+    }
+
+    /// What was refused and is not `pinned` may leave.
+    fn unpin(&mut self, pinned: &BTreeSet<FrameId>) {
+        let refused = core::mem::take(self.refused.get_mut());
+        for frame in refused {
+            if pinned.contains(&frame) {
+                self.refused.get_mut().insert(frame);
+            } else {
+                self.policy.may_leave(frame);
+                self.any.may_leave(frame);
+            }
+        }
     }
 
     fn resize(&mut self, capacity: u32) {
@@ -70,11 +88,16 @@ impl<E: Eviction> Pair<E> {
 
     /// Evicts, and holds what was named to the contract.
     fn evict(&mut self, count: u32, pinned: &BTreeSet<FrameId>) -> Vec<FrameId> {
+        self.unpin(pinned);
         let before = FrameId(u32::MAX);
         let (mut out, mut out_any) = (vec![before], vec![before]);
         let evictable = |frame: FrameId| {
             assert!(self.resident.contains_key(&frame), "{}: asked for {frame:?}", self.why);
-            !pinned.contains(&frame)
+            let refused = pinned.contains(&frame);
+            if refused {
+                self.refused.borrow_mut().insert(frame);
+            }
+            !refused
         };
         let possible = self.resident.keys().filter(|frame| !pinned.contains(frame)).count();
         self.policy.evict(count, &evictable, &mut out);
@@ -235,6 +258,58 @@ impl WithEviction for Scan<'_> {
     }
 }
 
+/// How often evictions ask of a frame, where most may not leave: as pages become dirty and clean,
+/// each eviction asks of a few.
+struct Steps<'a> {
+    spec: &'a str,
+    frames: u32,
+}
+
+impl WithEviction for Steps<'_> {
+    type Output = ();
+
+    fn with<E: Eviction>(self, params: E::Params) {
+        let Self { spec, frames } = self;
+        let mut policy = E::new(frames, params);
+        let mut prng = Prng::new(frames.into());
+        let page = |index| PageId { file: FileId(0), index };
+        for number in 0..frames {
+            policy.missed(page(number.into()));
+            policy.insert(FrameId(number), page(number.into()), false);
+        }
+        let clean_from = frames - 16;
+        let mut dirty: VecDeque<FrameId> = (0..clean_from).map(FrameId).collect();
+        let mut is_dirty: Vec<bool> = (0..frames).map(|number| number < clean_from).collect();
+        let (asked, mut calls) = (Cell::new(0_u64), 2 * u64::from(frames));
+        for number in frames..5 * frames {
+            let (mut out, number) = (Vec::new(), number.into());
+            let evictable = |frame: FrameId| {
+                asked.set(asked.get() + 1);
+                !is_dirty[frame.0 as usize]
+            };
+            policy.missed(page(number));
+            policy.evict(1, &evictable, &mut out);
+            policy.insert(out[0], page(number), false);
+            calls += 2;
+            let used = FrameId(u32::try_from(prng.below(frames.into())).unwrap());
+            if number % 2 == 0 {
+                policy.renew(used);
+                calls += 1;
+            }
+            if number % 4 == 0 {
+                let cleaned = dirty.pop_front().expect("most are dirty");
+                is_dirty[cleaned.0 as usize] = false;
+                is_dirty[out[0].0 as usize] = true;
+                dirty.push_back(out[0]);
+                policy.may_leave(cleaned);
+                calls += 1;
+            }
+        }
+        let (asked, most) = (asked.get(), 2 * calls);
+        assert!(asked <= most, "{spec}, {frames} frames: asked {asked} times in {calls} calls");
+    }
+}
+
 /// Every policy by its name, and the parameters at their ends where it has some.
 fn specs() -> Vec<String> {
     let mut specs = Vec::new();
@@ -266,6 +341,15 @@ fn every_listed_policy_keeps_the_contract_in_plain_cases() {
     for spec in specs() {
         dispatch(&spec, Plain { spec: &spec }).unwrap();
         dispatch(&spec, Scan { spec: &spec }).unwrap();
+    }
+}
+
+#[test]
+fn what_an_eviction_costs_does_not_grow_with_what_may_not_leave() {
+    for spec in specs() {
+        for frames in [64, 2_000] {
+            dispatch(&spec, Steps { spec: &spec, frames }).unwrap();
+        }
     }
 }
 

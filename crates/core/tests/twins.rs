@@ -32,6 +32,7 @@ mod two_q;
 #[path = "twins/w_tinylfu.rs"]
 mod w_tinylfu;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use forerun_core::eviction::{AnyEviction, NAMES};
@@ -251,7 +252,14 @@ fn random_calls_name_the_same_victims() {
             let mut prng = Prng::new(seed);
             let capacity = u32::try_from(1 + prng.below(10)).unwrap();
             let policy = AnyEviction::make(spec, capacity).unwrap();
-            let mut run = Run { policy, twin: twin(capacity), resident: Vec::new(), capacity };
+            let mut run = Run {
+                policy,
+                twin: twin(capacity),
+                resident: Vec::new(),
+                refused: RefCell::default(),
+                pins: 0,
+                capacity,
+            };
             for step in 0..150 {
                 let (out, expected) = run.step(&mut prng);
                 assert_eq!(out, expected, "{spec}, {capacity} frames, seed {seed}, step {step}");
@@ -265,6 +273,10 @@ struct Run {
     policy: AnyEviction,
     twin: Box<dyn Twin>,
     resident: Vec<(FrameId, PageId)>,
+    /// What evictions were refused, and were not told of since.
+    refused: RefCell<BTreeSet<FrameId>>,
+    /// A bit for each frame that may not leave.
+    pins: u64,
     capacity: u32,
 }
 
@@ -288,7 +300,8 @@ impl Run {
                     self.twin.missed(page);
                 }
                 if self.resident.len() >= self.capacity as usize {
-                    named = self.evict(1, &|_| false);
+                    let pins = if prng.chance(50) { 0 } else { self.pins };
+                    named = self.evict(1, pins);
                 }
                 self.policy.insert(new, page, prefetched);
                 self.twin.insert(new, page, prefetched);
@@ -299,13 +312,14 @@ impl Run {
                 self.twin.renew(frame);
             }
             (78..90, _) => {
-                let pins = prng.draw() & prng.draw();
-                named = self.evict(batch, &|frame| pins >> frame.0 & 1 == 1);
+                self.pins ^= prng.draw() & prng.draw() & prng.draw();
+                named = self.evict(batch, self.pins);
             }
             (90..95, Some((frame, _))) => {
                 self.policy.forget(frame);
                 self.twin.forget(frame);
                 self.resident.retain(|&(other, _)| other != frame);
+                self.refused.get_mut().remove(&frame);
             }
             (95.., _) => {
                 self.capacity = 1 + number;
@@ -317,11 +331,24 @@ impl Run {
         named
     }
 
-    fn evict(&mut self, count: u32, pinned: Pinned) -> (Vec<FrameId>, Vec<FrameId>) {
+    fn evict(&mut self, count: u32, pins: u64) -> (Vec<FrameId>, Vec<FrameId>) {
+        let pinned = |frame: FrameId| pins >> frame.0 & 1 == 1;
+        self.refused.get_mut().retain(|&frame| {
+            if !pinned(frame) {
+                self.policy.may_leave(frame);
+            }
+            pinned(frame)
+        });
+        let evictable = |frame: FrameId| {
+            if pinned(frame) {
+                self.refused.borrow_mut().insert(frame);
+            }
+            !pinned(frame)
+        };
         let mut out = Vec::new();
-        self.policy.evict(count, &|frame| !pinned(frame), &mut out);
+        self.policy.evict(count, &evictable, &mut out);
         self.resident.retain(|(frame, _)| !out.contains(frame));
-        (out, self.twin.evict(count, pinned))
+        (out, self.twin.evict(count, &pinned))
     }
 }
 

@@ -247,6 +247,14 @@ impl Cache {
         row.dry == self.events && (row.used >= row.capacity || self.free.is_empty())
     }
 
+    /// A new round begins: what was pinned in the last one may leave.
+    pub(super) fn unpin(&mut self) {
+        for frame in self.pinned_now.drain(..) {
+            let partition = self.frames[frame].partition as usize;
+            self.partitions[partition].policy.may_leave(frame);
+        }
+    }
+
     /// Puts a victim back as it was; being pinned, it is in use.
     fn restore(&mut self, frame: FrameId, victim: Victim) {
         let Victim { page: old, prefetched, marker, window, stream, partition } = victim;
@@ -275,6 +283,7 @@ impl Cache {
             }
         }
         self.partitions[partition as usize].policy.insert(frame, old, false);
+        self.pinned_now.push(frame);
         if let Some(claim) = claim {
             self.merge(claim, frame);
         }

@@ -42,6 +42,11 @@ impl Cache {
         let capacity = row.capacity.max(1);
         let new = AnyEviction::make(name, capacity).expect("a listed name stands for defaults");
         let (mut old, mut order) = (core::mem::replace(&mut row.policy, new), Vec::new());
+        for (frame, held) in self.frames.iter() {
+            if held.resident() && held.partition == partition {
+                old.may_leave(frame);
+            }
+        }
         old.evict(row.used, &|_| true, &mut order);
         for &frame in &order {
             let held = &self.frames[frame];

@@ -479,6 +479,8 @@ impl Cache {
                 self.frames[frame].state = State::Clean;
                 writes.pages -= 1;
                 self.dirty_pages -= 1;
+                let partition = self.frames[frame].partition as usize;
+                self.partitions[partition].policy.may_leave(frame);
             } else {
                 let row = &mut self.frames[frame];
                 (row.state, row.epoch) = (State::Dirty, writes.epoch);

@@ -25,7 +25,7 @@
 use alloc::vec::Vec;
 
 use super::Eviction;
-use crate::queue::{Links, Queue, Table};
+use crate::queue::{Links, PassingQueue, Table};
 use crate::units::{FrameId, PageId};
 
 /// A policy as its paper has it, for which every page was demanded, and the pages read ahead that
@@ -34,7 +34,7 @@ pub struct Ahead<P> {
     policy: P,
     capacity: u32,
     links: Links,
-    unread: Queue,
+    unread: PassingQueue,
     rows: Table<Row>,
     /// Pages that arrived so far.
     arrivals: u64,
@@ -57,7 +57,7 @@ impl<P: Eviction> Eviction for Ahead<P> {
             policy: P::new(capacity, params),
             capacity,
             links: Links::new(0),
-            unread: Queue::new(),
+            unread: PassingQueue::new(),
             rows: Table::new(0),
             arrivals: 0,
         }
@@ -89,20 +89,26 @@ impl<P: Eviction> Eviction for Ahead<P> {
 
     fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
         let wanted = out.len().saturating_add(count as usize);
-        let mut oldest = self.unread.tail();
-        while let Some(frame) = oldest.filter(|&frame| self.is_stale(frame))
-            && out.len() < wanted
+        while out.len() < wanted
+            && self.unread.tail().is_some_and(|frame| self.is_stale(frame))
+            && let Some(frame) = self.unread.oldest(&mut self.links, evictable)
+            && self.is_stale(frame)
         {
-            oldest = self.links.newer(frame);
-            if evictable(FrameId(frame)) {
-                self.unread.remove(&mut self.links, frame);
-                out.push(FrameId(frame));
-            }
+            self.unread.remove(&mut self.links, frame);
+            out.push(FrameId(frame));
         }
         let left = |out: &Vec<FrameId>| u32::try_from(wanted - out.len()).expect("at most `count`");
         self.policy.evict(left(out), evictable, out);
         self.unread.take_from_tail(&mut self.links, left(out), evictable, out);
         assert!(out.len() <= wanted, "{} frames, {wanted} wanted", out.len());
+    }
+
+    fn may_leave(&mut self, frame: FrameId) {
+        if self.is_unread(frame) {
+            self.unread.may_leave(&self.links, frame.0);
+        } else {
+            self.policy.may_leave(frame);
+        }
     }
 
     fn forget(&mut self, frame: FrameId) {
@@ -135,9 +141,13 @@ impl<P> Ahead<P> {
         age >= STALE_TURNS * u64::from(self.capacity)
     }
 
+    fn is_unread(&self, frame: FrameId) -> bool {
+        !self.unread.is_empty() && self.links.is_linked(frame.0)
+    }
+
     /// Whether `frame` was unread, which it is no longer.
     fn take_unread(&mut self, frame: FrameId) -> bool {
-        let unread = !self.unread.is_empty() && self.links.is_linked(frame.0);
+        let unread = self.is_unread(frame);
         if unread {
             self.unread.remove(&mut self.links, frame.0);
         }

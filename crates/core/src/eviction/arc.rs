@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use super::Eviction;
 use super::ahead::Ahead;
 use super::ghosts::Ghosts;
-use crate::queue::{Links, Queue, Table};
+use crate::queue::{Links, PassingQueue, Table};
 use crate::units::{FrameId, PageId};
 
 /// See the module.
@@ -35,9 +35,9 @@ pub struct Adaptive {
     capacity: u32,
     links: Links,
     /// Pages seen once.
-    t1: Queue,
+    t1: PassingQueue,
     /// Pages seen more often.
-    t2: Queue,
+    t2: PassingQueue,
     pages: Table<PageId>,
     /// Apart from the pages, which a hit has no need of.
     in_t2: Table<bool>,
@@ -57,8 +57,8 @@ impl Eviction for Adaptive {
         Self {
             capacity,
             links: Links::new(capacity),
-            t1: Queue::new(),
-            t2: Queue::new(),
+            t1: PassingQueue::new(),
+            t2: PassingQueue::new(),
             pages: Table::new(capacity),
             in_t2: Table::new(capacity),
             b1: Ghosts::new(capacity.max(1)),
@@ -106,6 +106,11 @@ impl Eviction for Adaptive {
         taken += self.t2.take_from_tail(&mut self.links, count - taken, evictable, out);
         self.b2.remember_all(&out[first..], &self.pages);
         self.evict_t1(count - taken, evictable, out);
+    }
+
+    fn may_leave(&mut self, frame: FrameId) {
+        let queue = if self.in_t2.get(frame.0) { &mut self.t2 } else { &mut self.t1 };
+        queue.may_leave(&self.links, frame.0);
     }
 
     fn forget(&mut self, frame: FrameId) {

@@ -20,13 +20,13 @@
 use alloc::vec::Vec;
 
 use super::Eviction;
-use crate::queue::{Links, Queue, Table};
+use crate::queue::{Links, PassingQueue, Table};
 use crate::units::{FrameId, PageId};
 
 /// See the module.
 pub struct Clock {
     links: Links,
-    queue: Queue,
+    queue: PassingQueue,
     referenced: Table<bool>,
 }
 
@@ -35,7 +35,11 @@ impl Eviction for Clock {
     type Params = ();
 
     fn new(capacity: u32, (): ()) -> Self {
-        Self { links: Links::new(capacity), queue: Queue::new(), referenced: Table::new(capacity) }
+        Self {
+            links: Links::new(capacity),
+            queue: PassingQueue::new(),
+            referenced: Table::new(capacity),
+        }
     }
 
     fn insert(&mut self, frame: FrameId, _: PageId, _: bool) {
@@ -48,26 +52,22 @@ impl Eviction for Clock {
     }
 
     fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
-        let (mut taken, mut hand) = (0, self.queue.tail());
-        while let Some(frame) = hand
-            && taken < count
+        let mut taken = 0;
+        while taken < count
+            && let Some(frame) = self.queue.oldest(&mut self.links, evictable)
         {
-            let next = self.links.newer(frame);
-            hand = next;
-            if !evictable(FrameId(frame)) {
-                continue;
-            }
-            if self.referenced.get(frame) {
-                *self.referenced.at(frame) = false;
+            if core::mem::take(self.referenced.at(frame)) {
                 self.queue.move_to_front(&mut self.links, frame);
-                // The head has none newer: it is where the hand stands once more.
-                hand = next.or(Some(frame));
             } else {
                 self.queue.remove(&mut self.links, frame);
                 out.push(FrameId(frame));
                 taken += 1;
             }
         }
+    }
+
+    fn may_leave(&mut self, frame: FrameId) {
+        self.queue.may_leave(&self.links, frame.0);
     }
 
     fn forget(&mut self, frame: FrameId) {

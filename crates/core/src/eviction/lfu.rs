@@ -12,18 +12,24 @@
 //! A page that left is forgotten with its count: what was popular once stays for long, what is
 //! new has to be used soon.
 //!
+//! A bucket whose frames were all passed over (`queue/passing.rs`) is passed over itself, so an
+//! eviction begins at the first bucket that may give a frame.
+//!
 //! # Invariants
 //! - Counts grow strictly along the order; no bucket is empty, so there are at most as many as
 //!   frames.
+//! - Buckets that were passed over are those of the fewest uses; those of them that may give a
+//!   frame again are in `open`.
 //! # Sources
 //! Folklore; in constant time by Shah, Mitra, Matani, "An O(1) algorithm for implementing the LFU
 //! cache eviction scheme" (2010). Pages read ahead: `ahead.rs`.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::Eviction;
 use super::ahead::Ahead;
-use crate::queue::{Links, Queue, Table};
+use crate::queue::{Links, PassingQueue, Queue, Table};
 use crate::units::{FrameId, PageId};
 
 /// See the module.
@@ -40,13 +46,19 @@ pub struct Frequencies {
     order: Queue,
     /// Buckets without frames, on the same links.
     spare: Queue,
+    /// Buckets of fewer uses were passed over; 0 if none were.
+    passed: u64,
+    /// The first of the others, if some were passed over.
+    fresh: Option<u32>,
+    /// Of those passed over, what may give a frame again, by its uses.
+    open: BTreeMap<u64, u32>,
 }
 
 /// Frames that were used equally often, the last to become so at the head.
 #[derive(Default)]
 struct Bucket {
     uses: u64,
-    frames: Queue,
+    frames: PassingQueue,
 }
 
 impl Eviction for Frequencies {
@@ -61,6 +73,9 @@ impl Eviction for Frequencies {
             bucket_links: Links::new(0),
             order: Queue::new(),
             spare: Queue::new(),
+            passed: 0,
+            fresh: None,
+            open: BTreeMap::new(),
         }
     }
 
@@ -69,6 +84,7 @@ impl Eviction for Frequencies {
         let bucket = least.unwrap_or_else(|| {
             let bucket = self.spare_bucket(1);
             self.order.push_back(&mut self.bucket_links, bucket);
+            self.note_made(bucket);
             bucket
         });
         self.put(frame, bucket);
@@ -80,12 +96,12 @@ impl Eviction for Frequencies {
         let next = self.bucket_links.newer(bucket);
         let fits = next.filter(|&next| self.bucket(next).uses == uses);
         if fits.is_none() && self.bucket(bucket).frames.len() == 1 {
-            self.buckets[bucket as usize].uses = uses;
-            return;
+            return self.count_on(bucket);
         }
         let target = fits.unwrap_or_else(|| {
             let made = self.spare_bucket(uses);
             self.order.insert_before(&mut self.bucket_links, bucket, made);
+            self.note_made(made);
             made
         });
         self.take(frame);
@@ -93,16 +109,27 @@ impl Eviction for Frequencies {
     }
 
     fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
-        let (mut taken, mut least) = (0, self.order.tail());
-        while let Some(bucket) = least
-            && taken < count
+        let mut taken = 0;
+        while taken < count
+            && let Some(bucket) = self.least()
         {
-            least = self.bucket_links.newer(bucket);
             let more = |next| self.bucket(next).uses > self.bucket(bucket).uses;
-            assert!(least.is_none_or(more), "counts grow along the order");
+            let newer = self.bucket_links.newer(bucket);
+            assert!(newer.is_none_or(more), "counts grow along the order");
             let frames = &mut self.buckets[bucket as usize].frames;
             taken += frames.take_from_tail(&mut self.links, count - taken, evictable, out);
+            if taken < count && !frames.is_empty() {
+                self.pass_over(bucket);
+            }
             self.drop_if_empty(bucket);
+        }
+    }
+
+    fn may_leave(&mut self, frame: FrameId) {
+        let bucket = self.places.get(frame.0);
+        let Bucket { uses, frames } = &mut self.buckets[bucket as usize];
+        if frames.may_leave(&self.links, frame.0) && *uses < self.passed {
+            self.open.insert(*uses, bucket);
         }
     }
 
@@ -136,7 +163,11 @@ impl Frequencies {
 
     fn put(&mut self, frame: FrameId, bucket: u32) {
         *self.places.at(frame.0) = bucket;
-        self.buckets[bucket as usize].frames.push_front(&mut self.links, frame.0);
+        let Bucket { uses, frames } = &mut self.buckets[bucket as usize];
+        frames.push_front(&mut self.links, frame.0);
+        if *uses < self.passed {
+            self.open.insert(*uses, bucket);
+        }
     }
 
     fn take(&mut self, frame: FrameId) {
@@ -145,10 +176,68 @@ impl Frequencies {
         self.drop_if_empty(bucket);
     }
 
+    /// The bucket of the fewest uses among those that may give a frame.
+    fn least(&self) -> Option<u32> {
+        if self.passed == 0 {
+            return self.order.tail();
+        }
+        self.open.first_key_value().map(|open| *open.1).or(self.fresh)
+    }
+
+    /// None of the frames of `bucket` may leave.
+    #[cold]
+    fn pass_over(&mut self, bucket: u32) {
+        let uses = self.bucket(bucket).uses;
+        if uses < self.passed {
+            self.open.remove(&uses);
+        } else {
+            self.passed = uses + 1;
+            self.fresh = self.bucket_links.newer(bucket);
+        }
+    }
+
+    /// `bucket` is new in the order.
+    fn note_made(&mut self, bucket: u32) {
+        if self.passed == 0 || self.bucket(bucket).uses < self.passed {
+            return;
+        }
+        if self.bucket_links.newer(bucket) == self.fresh {
+            self.fresh = Some(bucket);
+        }
+    }
+
+    /// The only frame of `bucket` was used, and no bucket has its uses.
+    fn count_on(&mut self, bucket: u32) {
+        let Bucket { uses, .. } = &mut self.buckets[bucket as usize];
+        let before = *uses;
+        *uses += 1;
+        if before >= self.passed {
+            return;
+        }
+        let open = self.open.remove(&before).is_some();
+        if before + 1 == self.passed {
+            self.fresh = Some(bucket);
+        } else if open {
+            self.open.insert(before + 1, bucket);
+        }
+    }
+
     fn drop_if_empty(&mut self, bucket: u32) {
         if self.bucket(bucket).frames.is_empty() {
+            if self.passed > 0 {
+                self.note_dropped(bucket);
+            }
             self.order.remove(&mut self.bucket_links, bucket);
             self.spare.push_front(&mut self.bucket_links, bucket);
         }
+    }
+    /// `bucket` leaves the order.
+    #[cold]
+    fn note_dropped(&mut self, bucket: u32) {
+        if self.fresh == Some(bucket) {
+            self.fresh = self.bucket_links.newer(bucket);
+        }
+        let uses = self.bucket(bucket).uses;
+        self.open.remove(&uses);
     }
 }

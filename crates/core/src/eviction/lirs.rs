@@ -28,7 +28,7 @@ use super::Eviction;
 use super::ahead::Ahead;
 use super::ghosts::Ghosts;
 use crate::params::Share;
-use crate::queue::{Links, Queue, Table};
+use crate::queue::{Links, PassingQueue, Table};
 use crate::units::{FrameId, PageId};
 
 /// See the module.
@@ -39,10 +39,10 @@ pub struct Recency {
     params: LirsParams,
     capacity: u32,
     /// S: of frames and of slots of names, see [`Node`].
-    stack: Queue,
+    stack: PassingQueue,
     stack_links: Links,
     /// Q: frames, the front at the tail.
-    hirs: Queue,
+    hirs: PassingQueue,
     hir_links: Links,
     rows: Table<Row>,
     ghosts: Ghosts,
@@ -110,9 +110,9 @@ impl Eviction for Recency {
         Self {
             params,
             capacity,
-            stack: Queue::new(),
+            stack: PassingQueue::new(),
             stack_links: Links::new(0),
-            hirs: Queue::new(),
+            hirs: PassingQueue::new(),
             hir_links: Links::new(capacity),
             rows: Table::new(capacity),
             ghosts,
@@ -172,7 +172,17 @@ impl Eviction for Recency {
         for frame in &out[first..] {
             self.leave_name(*frame);
         }
-        self.evict_lirs(count - taken, evictable, out);
+        if taken < count {
+            self.evict_lirs(count - taken, evictable, out);
+        }
+    }
+
+    fn may_leave(&mut self, frame: FrameId) {
+        if self.rows.get(frame.0).is_lir {
+            self.stack.may_leave(&self.stack_links, Node::Frame(frame.0).index());
+        } else {
+            self.hirs.may_leave(&self.hir_links, frame.0);
+        }
     }
 
     fn forget(&mut self, frame: FrameId) {
@@ -254,21 +264,18 @@ impl Recency {
         evictable: &dyn Fn(FrameId) -> bool,
         out: &mut Vec<FrameId>,
     ) {
-        let (mut left, mut at) = (count, self.stack.tail());
-        while let Some(index) = at
-            && left > 0
-        {
-            at = self.stack_links.newer(index);
-            if let Node::Frame(frame) = Node::of(index)
-                && self.rows.get(frame).is_lir
-                && evictable(FrameId(frame))
-            {
-                assert!(self.lir_count > 0, "an L page is counted");
-                self.stack.remove(&mut self.stack_links, index);
-                self.lir_count -= 1;
-                out.push(FrameId(frame));
-                left -= 1;
-            }
+        let rows = &self.rows;
+        let leaves = |index| match Node::of(index) {
+            Node::Frame(frame) => rows.get(frame).is_lir && evictable(FrameId(frame)),
+            Node::Name(_) => false,
+        };
+        for _ in 0..count {
+            let Some(index) = self.stack.oldest_of(&mut self.stack_links, leaves) else { break };
+            let Node::Frame(frame) = Node::of(index) else { unreachable!("no name may leave") };
+            assert!(self.lir_count > 0, "an L page is counted");
+            self.stack.remove(&mut self.stack_links, index);
+            self.lir_count -= 1;
+            out.push(FrameId(frame));
         }
         self.prune();
     }

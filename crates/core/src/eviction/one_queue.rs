@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use super::Eviction;
-use crate::queue::{Links, Queue};
+use crate::queue::{Links, PassingQueue};
 use crate::units::{FrameId, PageId};
 
 /// The difference between the two.
@@ -23,7 +23,7 @@ pub trait Uses: Send + 'static {
 pub struct OneQueue<U> {
     uses: PhantomData<U>,
     links: Links,
-    queue: Queue,
+    queue: PassingQueue,
 }
 
 impl<U: Uses> Eviction for OneQueue<U> {
@@ -31,7 +31,7 @@ impl<U: Uses> Eviction for OneQueue<U> {
     type Params = ();
 
     fn new(capacity: u32, (): ()) -> Self {
-        Self { uses: PhantomData, links: Links::new(capacity), queue: Queue::new() }
+        Self { uses: PhantomData, links: Links::new(capacity), queue: PassingQueue::new() }
     }
 
     fn insert(&mut self, frame: FrameId, _: PageId, _: bool) {
@@ -46,6 +46,10 @@ impl<U: Uses> Eviction for OneQueue<U> {
 
     fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
         self.queue.take_from_tail(&mut self.links, count, evictable, out);
+    }
+
+    fn may_leave(&mut self, frame: FrameId) {
+        self.queue.may_leave(&self.links, frame.0);
     }
 
     fn forget(&mut self, frame: FrameId) {

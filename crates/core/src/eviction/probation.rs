@@ -37,7 +37,7 @@ use super::Eviction;
 use super::ahead::STALE_TURNS;
 use super::ghosts::Ghosts;
 use crate::params::{Params, Share};
-use crate::queue::{Links, Queue, Table};
+use crate::queue::{Links, PassingQueue, Table};
 use crate::units::{FrameId, PageId};
 
 /// The difference between 2Q and 2Q*.
@@ -61,10 +61,10 @@ pub struct Probation<V> {
     kout: Share,
     links: Links,
     /// Pages of A1in that were used.
-    used: Queue,
+    used: PassingQueue,
     /// Pages of A1in that were not demanded yet, by their arrival.
-    unread: Queue,
-    am: Queue,
+    unread: PassingQueue,
+    am: PassingQueue,
     a1out: Ghosts,
     pages: Table<PageId>,
     places: Table<Place>,
@@ -98,9 +98,9 @@ impl<V: Variant> Eviction for Probation<V> {
             kin,
             kout,
             links: Links::new(capacity),
-            used: Queue::new(),
-            unread: Queue::new(),
-            am: Queue::new(),
+            used: PassingQueue::new(),
+            unread: PassingQueue::new(),
+            am: PassingQueue::new(),
             a1out: Ghosts::new(kout.of(capacity)),
             pages: Table::new(capacity),
             places: Table::new(capacity),
@@ -155,6 +155,11 @@ impl<V: Variant> Eviction for Probation<V> {
         }
         let left = self.used.len() + self.unread.len() + self.am.len();
         assert!(resident - left <= count, "{} of {count} left", resident - left);
+    }
+
+    fn may_leave(&mut self, frame: FrameId) {
+        let (queue, links) = self.queue(self.places.get(frame.0));
+        queue.may_leave(links, frame.0);
     }
 
     fn forget(&mut self, frame: FrameId) {
@@ -243,7 +248,7 @@ impl<V> Probation<V> {
     }
 
     /// The queue of `place`, with the links that it lies on.
-    fn queue(&mut self, place: Place) -> (&mut Queue, &mut Links) {
+    fn queue(&mut self, place: Place) -> (&mut PassingQueue, &mut Links) {
         let queue = match place {
             Place::A1in => &mut self.used,
             Place::Unread | Place::UnreadHot => &mut self.unread,

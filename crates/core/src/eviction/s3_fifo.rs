@@ -28,7 +28,7 @@ use super::Eviction;
 use super::ahead::Ahead;
 use super::ghosts::Ghosts;
 use crate::params::Share;
-use crate::queue::{Links, Queue, Table};
+use crate::queue::{Links, PassingQueue, Table};
 use crate::units::{FrameId, PageId};
 
 /// See the module.
@@ -39,8 +39,8 @@ pub struct SmallMain {
     params: S3FifoParams,
     capacity: u32,
     links: Links,
-    small: Queue,
-    main: Queue,
+    small: PassingQueue,
+    main: PassingQueue,
     rows: Table<Row>,
     ghosts: Ghosts,
     /// Nothing was evicted yet.
@@ -69,12 +69,6 @@ struct Row {
     in_main: bool,
 }
 
-/// Where an eviction stands in each queue. What it passed over stays behind.
-struct Hands {
-    small: Option<u32>,
-    main: Option<u32>,
-}
-
 impl Eviction for SmallMain {
     const NAME: &'static str = "s3-fifo";
     type Params = S3FifoParams;
@@ -85,8 +79,8 @@ impl Eviction for SmallMain {
             params,
             capacity,
             links: Links::new(capacity),
-            small: Queue::new(),
-            main: Queue::new(),
+            small: PassingQueue::new(),
+            main: PassingQueue::new(),
             rows: Table::new(capacity),
             ghosts,
             filling: true,
@@ -110,20 +104,25 @@ impl Eviction for SmallMain {
 
     fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
         self.filling = false;
-        let mut hands = Hands { small: self.small.tail(), main: self.main.tail() };
         for _ in 0..count {
             let main_max = self.capacity.saturating_sub(self.small_max());
             let mut victim = None;
             if self.main.len() > main_max {
-                victim = self.evict_main(&mut hands, evictable);
+                victim = self.evict_main(evictable);
             }
             // What S hands on may be all that M has to give.
             let victim = victim
-                .or_else(|| self.evict_small(&mut hands, evictable))
-                .or_else(|| self.evict_main(&mut hands, evictable));
+                .or_else(|| self.evict_small(evictable))
+                .or_else(|| self.evict_main(evictable));
             let Some(victim) = victim else { break };
             out.push(victim);
         }
+    }
+
+    fn may_leave(&mut self, frame: FrameId) {
+        let in_main = self.rows.get(frame.0).in_main;
+        let queue = if in_main { &mut self.main } else { &mut self.small };
+        queue.may_leave(&self.links, frame.0);
     }
 
     fn forget(&mut self, frame: FrameId) {
@@ -154,14 +153,9 @@ impl SmallMain {
     }
 
     /// The oldest of S that was used too little; older ones that were used enough go to M.
-    fn evict_small(
-        &mut self,
-        hands: &mut Hands,
-        evictable: &dyn Fn(FrameId) -> bool,
-    ) -> Option<FrameId> {
+    fn evict_small(&mut self, evictable: &dyn Fn(FrameId) -> bool) -> Option<FrameId> {
         let enough = self.params.uses.min(USES_MAX.into());
-        while let Some(frame) = self.links.evictable(hands.small, evictable) {
-            hands.small = self.links.newer(frame);
+        while let Some(frame) = self.small.oldest(&mut self.links, evictable) {
             self.small.remove(&mut self.links, frame);
             let row = self.rows.at(frame);
             assert!(!row.in_main && row.uses <= USES_MAX, "frame {frame} lies in S");
@@ -172,37 +166,24 @@ impl SmallMain {
             }
             row.uses = 0;
             row.in_main = true;
-            self.put_in_main(hands, frame);
+            self.main.push_front(&mut self.links, frame);
         }
-        hands.small = None;
         None
     }
 
     /// The oldest of M that was not used; older ones that were go to its head, with one use less.
-    fn evict_main(
-        &mut self,
-        hands: &mut Hands,
-        evictable: &dyn Fn(FrameId) -> bool,
-    ) -> Option<FrameId> {
-        while let Some(frame) = self.links.evictable(hands.main, evictable) {
-            hands.main = self.links.newer(frame);
-            self.main.remove(&mut self.links, frame);
+    fn evict_main(&mut self, evictable: &dyn Fn(FrameId) -> bool) -> Option<FrameId> {
+        while let Some(frame) = self.main.oldest(&mut self.links, evictable) {
             let row = self.rows.at(frame);
             assert!(row.in_main && row.uses <= USES_MAX, "frame {frame} lies in M");
             if row.uses == 0 {
+                self.main.remove(&mut self.links, frame);
                 return Some(FrameId(frame));
             }
             row.uses -= 1;
-            self.put_in_main(hands, frame);
+            self.main.move_to_front(&mut self.links, frame);
         }
-        hands.main = None;
         None
-    }
-
-    /// Puts `frame` at the head of M, which the hand comes to if it has passed all others.
-    fn put_in_main(&mut self, hands: &mut Hands, frame: u32) {
-        self.main.push_front(&mut self.links, frame);
-        hands.main = hands.main.or(Some(frame));
     }
 }
 

@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use super::Eviction;
 use super::ahead::Ahead;
 use crate::params::Share;
-use crate::queue::{Links, Queue, Table};
+use crate::queue::{Links, PassingQueue, Table};
 use crate::sketch::Sketch;
 use crate::units::{FrameId, PageId};
 
@@ -37,9 +37,9 @@ pub struct WindowMain {
     params: WTinyLfuParams,
     capacity: u32,
     links: Links,
-    window: Queue,
-    probation: Queue,
-    protected: Queue,
+    window: PassingQueue,
+    probation: PassingQueue,
+    protected: PassingQueue,
     rows: Table<Row>,
     sketch: Sketch,
 }
@@ -79,13 +79,6 @@ impl WTinyLfuParams {
     }
 }
 
-/// Where an eviction stands in each queue. What it passed over stays behind.
-struct Hands {
-    window: Option<u32>,
-    probation: Option<u32>,
-    protected: Option<u32>,
-}
-
 impl Eviction for WindowMain {
     const NAME: &'static str = "w-tinylfu";
     type Params = WTinyLfuParams;
@@ -96,9 +89,9 @@ impl Eviction for WindowMain {
             params,
             capacity,
             links: Links::new(capacity),
-            window: Queue::new(),
-            probation: Queue::new(),
-            protected: Queue::new(),
+            window: PassingQueue::new(),
+            probation: PassingQueue::new(),
+            protected: PassingQueue::new(),
             rows: Table::new(capacity),
             sketch,
         }
@@ -130,17 +123,17 @@ impl Eviction for WindowMain {
     }
 
     fn evict(&mut self, count: u32, evictable: &dyn Fn(FrameId) -> bool, out: &mut Vec<FrameId>) {
-        let mut hands = Hands {
-            window: self.window.tail(),
-            probation: self.probation.tail(),
-            protected: self.protected.tail(),
-        };
         for left in (1..=count).rev() {
             // As many pages are about to enter the window.
             let overflows = self.window.len().saturating_add(left) > self.window_max();
-            let Some(victim) = self.victim(overflows, &mut hands, evictable) else { break };
+            let Some(victim) = self.victim(overflows, evictable) else { break };
             out.push(victim);
         }
+    }
+
+    fn may_leave(&mut self, frame: FrameId) {
+        let (queue, links) = self.queue(self.rows.get(frame.0).place);
+        queue.may_leave(links, frame.0);
     }
 
     fn forget(&mut self, frame: FrameId) {
@@ -191,25 +184,17 @@ impl WindowMain {
 
     /// The candidate of the window if it `overflows` and is not more popular than main's victim,
     /// else main's victim; whichever there is if only one may leave.
-    fn victim(
-        &mut self,
-        overflows: bool,
-        hands: &mut Hands,
-        evictable: &dyn Fn(FrameId) -> bool,
-    ) -> Option<FrameId> {
-        hands.window = self.links.evictable(hands.window, evictable);
-        hands.probation = self.links.evictable(hands.probation, evictable);
-        if hands.probation.is_none() {
-            hands.protected = self.links.evictable(hands.protected, evictable);
+    fn victim(&mut self, overflows: bool, evictable: &dyn Fn(FrameId) -> bool) -> Option<FrameId> {
+        let candidate = self.window.oldest(&mut self.links, evictable);
+        let mut of_main = self.probation.oldest(&mut self.links, evictable);
+        if of_main.is_none() {
+            of_main = self.protected.oldest(&mut self.links, evictable);
         }
-        let (candidate, of_main) = (hands.window, hands.probation.or(hands.protected));
         let (leaves, place) = match (candidate, of_main) {
             (Some(candidate), Some(of_main)) if overflows => {
-                hands.window = self.links.newer(candidate);
                 if self.estimate(candidate) > self.estimate(of_main) {
                     self.window.remove(&mut self.links, candidate);
                     self.put_on_probation(candidate);
-                    hands.probation = hands.probation.or(Some(candidate));
                     (of_main, self.rows.get(of_main).place)
                 } else {
                     (candidate, Place::Window)
@@ -219,11 +204,6 @@ impl WindowMain {
             (Some(candidate), None) => (candidate, Place::Window),
             (None, None) => return None,
         };
-        match place {
-            Place::Window => hands.window = self.links.newer(leaves),
-            Place::Probation => hands.probation = self.links.newer(leaves),
-            Place::Protected => hands.protected = self.links.newer(leaves),
-        }
         self.remove(leaves, place);
         Some(FrameId(leaves))
     }
@@ -234,11 +214,17 @@ impl WindowMain {
 
     fn remove(&mut self, frame: u32, place: Place) {
         assert!(self.rows.get(frame).place == place, "frame {frame} lies in another queue");
+        let (queue, links) = self.queue(place);
+        queue.remove(links, frame);
+    }
+
+    /// The queue of `place`, with the links that it lies on.
+    fn queue(&mut self, place: Place) -> (&mut PassingQueue, &mut Links) {
         let queue = match place {
             Place::Window => &mut self.window,
             Place::Probation => &mut self.probation,
             Place::Protected => &mut self.protected,
         };
-        queue.remove(&mut self.links, frame);
+        (queue, &mut self.links)
     }
 }

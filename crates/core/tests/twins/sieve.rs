@@ -30,10 +30,8 @@ impl Paper for Sieve {
 
     fn evict(&mut self, count: u32, pinned: Pinned) -> Vec<FrameId> {
         let mut out = Vec::new();
-        for _ in 0..2 * self.queue.len() {
-            if out.len() == count as usize || self.queue.is_empty() {
-                break;
-            }
+        // Where the others may not leave the hand stays behind the last one that may.
+        while out.len() < count as usize && self.queue.iter().any(|x| !pinned(x.0)) {
             if self.hand >= self.queue.len() {
                 self.hand = 0;
             }
