@@ -26,6 +26,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use crate::memory::Memory;
 use file::File;
 
@@ -102,6 +104,14 @@ pub enum SkipReason {
     Unreadable(u64, io::Error),
     /// The kernel caches nothing of the file, as where it is not on a device.
     NotKept,
+}
+
+impl SkipReason {
+    /// Why the kernel does not tell what of a file is in memory: not of one that cannot be mapped.
+    fn of_untold(error: io::Error) -> Self {
+        let is_unmappable = Errno::from_io_error(&error) == Some(Errno::NODEV);
+        if is_unmappable { Self::NotKept } else { Self::Closed(error) }
+    }
 }
 
 impl fmt::Display for SkipReason {

@@ -14,17 +14,24 @@ use serde_json::Value;
 /// memory: what a busy disk does not save in time is lost.
 pub(crate) struct Home(pub(crate) Scratch, Scratch);
 
-/// Reads the files that it is given, and has each open until another process has it open, too.
+/// Reads the files that it is given, and has each open until an observer has it open, too: for two
+/// looks on end, and not as a worker, which has a handle (`O_PATH`) of what it opens to fetch it.
 const READER: &str = "
 import glob, os, sys, time
+def flags(link):
+    with open(link.replace('/fd/', '/fdinfo/')) as info:
+        return int(info.read().split('flags:')[1].split()[0], 8)
 def is_seen(path):
+    others = []
     for link in glob.glob('/proc/[0-9]*/fd/*'):
         try:
-            if os.readlink(link) == path and link.split('/')[2] != str(os.getpid()): return True
+            if os.readlink(link) == path and link.split('/')[2] != str(os.getpid()):
+                others.append(flags(link))
         except OSError: pass
+    return others and not any(how & os.O_PATH for how in others)
 for path in sys.argv[1:]:
     with open(path, 'rb') as file:
-        while not is_seen(path):
+        while not (is_seen(path) and is_seen(path)):
             file.seek(0)
             while file.read(65536): pass
             time.sleep(.005)

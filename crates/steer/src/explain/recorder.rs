@@ -452,9 +452,9 @@ mod tests {
         recorder.seek(millis(950), cursor, 8192);
         recorder.read(millis(954), cursor, &(8192..9000), false);
         recorder.close(millis(990), cursor);
-        let recorded = records.recorded();
-        assert_eq!(recorded.reading.1, millis(954), "the last access");
-        let [file] = &recorded.files[..] else { panic!("{:?}", recorded.files) };
+        let all = records.recorded();
+        assert_eq!(all.reading.1, millis(954), "the last access");
+        let [file] = &all.files[..] else { panic!("{:?}", all.files) };
         let times: Vec<_> = file.samples.iter().map(|sample| (sample.from, sample.to)).collect();
         assert_eq!(times, [(millis(900), millis(902)), (millis(950), millis(954))]);
     }

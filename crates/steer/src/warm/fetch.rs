@@ -28,8 +28,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::{fs, io};
 
-use rustix::io::Errno;
-
 use super::file::{File, OpenFile, absent_bytes};
 use super::{Progress, SkipReason};
 use crate::kernel::{self, Devices, Residency};
@@ -317,7 +315,7 @@ impl Piece {
 
     fn fetch_by_copy(&self, buffer: &mut Vec<u8>) -> Result<u64, SkipReason> {
         let file = &self.source.opened.file;
-        let missing = || match kernel::cached(file, &self.range).map_err(not_kept)? {
+        let missing = || match kernel::cached(file, &self.range).map_err(SkipReason::of_untold)? {
             Residency::Pages(cached) => Ok(Some(absent_bytes(&self.range, cached))),
             Residency::Unknown => Ok(None),
         };
@@ -347,15 +345,10 @@ impl Piece {
 
     /// What of it is absent, where the kernel tells; else all of it.
     fn absent(&self) -> Result<Vec<Range<u64>>, SkipReason> {
-        let absent = kernel::absent(&self.source.opened.file, &self.range).map_err(not_kept)?;
+        let absent =
+            kernel::absent(&self.source.opened.file, &self.range).map_err(SkipReason::of_untold)?;
         Ok(absent.unwrap_or_else(|| Vec::from([self.range.clone()])))
     }
-}
-
-/// Why the kernel tells nothing of a file.
-fn not_kept(error: io::Error) -> SkipReason {
-    let is_unmappable = Errno::from_io_error(&error) == Some(Errno::NODEV);
-    if is_unmappable { SkipReason::NotKept } else { SkipReason::Closed(error) }
 }
 
 /// Reads `range`, which waits for it.

@@ -65,7 +65,7 @@ impl File {
         for piece in opened.data(end) {
             let piece_bytes = piece.end - piece.start;
             bytes += piece_bytes;
-            match kernel::cached(&opened.file, &piece).map_err(SkipReason::Closed)? {
+            match kernel::cached(&opened.file, &piece).map_err(SkipReason::of_untold)? {
                 Residency::Pages(cached) => missing += absent_bytes(&piece, cached),
                 Residency::Unknown => {
                     missing += piece_bytes;
