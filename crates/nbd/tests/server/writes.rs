@@ -180,6 +180,8 @@ fn a_failing_device_is_told_to_every_connection_that_flushes_and_nothing_is_lost
     let rig = Rig::writable(Arc::clone(&fault) as _, Mode::WriteBack);
     let (mut client, mut other) = (rig.client(), rig.client());
     write(&mut client, 0, 0, &[7; 4096]);
+    // A connection hears of failures since its first request.
+    assert!(other.read(0, 4096) == [7; 4096]);
     let syncs = Rule { fail: Some((When::Every(1), 5)), ..Rule::default() };
     fault.set(Faults { syncs, ..Faults::default() });
     client.request(WRITE, FUA, 1, 8192, 4096);

@@ -89,7 +89,7 @@ fn programs_that_copy_by_one_call_are_recorded_and_copy_the_same_bytes() {
         ("python3", &["-c", python]),
     ];
     for (program, arguments) in rows {
-        if !installed(TEST, program) {
+        if *program != "sh" && !installed(TEST, program) {
             continue;
         }
         let what = format!("{program} {}", arguments[1]);
