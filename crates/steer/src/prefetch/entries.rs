@@ -92,8 +92,7 @@ struct State {
 pub(super) struct Pacing {
     /// Jobs that may run.
     pub(super) running_max: usize,
-    /// Those whose inode follows come first, instead of those that were pushed first. Of what is
-    /// looked up alone, the order of uses is that of places already.
+    /// Those whose inode follows come first, instead of those that were pushed first.
     pub(super) is_by_place: bool,
 }
 
@@ -311,9 +310,8 @@ impl State {
         self.teams.len() - 1
     }
 
-    /// A job of the team at `which` whose device is not at its bound: the first, or if that is no
-    /// look-up, of its device that which lies next, from there to the end and then from the
-    /// beginning.
+    /// A job of the team at `which` whose device is not at its bound: the first, or of its device
+    /// that which lies next, from there to the end and then from the beginning.
     fn take(&mut self, which: usize) -> Option<Job> {
         let Self { teams, devices, .. } = self;
         let jobs = &mut teams[which].jobs;
@@ -325,9 +323,7 @@ impl State {
         let row = devices.entry(device).or_default();
         let distance = |at: &usize| jobs[*at].inode.wrapping_sub(row.place);
         let of_device = (first..jobs.len()).filter(|&at| jobs[at].device == device);
-        // Inodes of one directory lie side by side: by place these would go from one to another.
-        let by_place = row.pacing.is_by_place && jobs[first].want != Want::Inode;
-        let next = if by_place { of_device.min_by_key(distance) } else { None };
+        let next = if row.pacing.is_by_place { of_device.min_by_key(distance) } else { None };
         let job = jobs.remove(next.unwrap_or(first)).expect("it was found");
         (row.running, row.place) = (row.running + 1, job.inode);
         Some(job)
@@ -391,31 +387,30 @@ mod tests {
         let process = process.expect("this process sees itself");
         let root = Root::of(process.as_fd()).expect("this process sees its root");
         let place = Place::top(Arc::new(root));
-        let job = |(device, inode): (u64, u64), want| Job {
+        let job = |(device, inode): (u64, u64)| Job {
             id: WalkRequestId(inode),
             place: Arc::clone(&place),
             name: None,
-            want,
+            want: Want::Inode,
             inode,
             device: Some(device),
         };
         let jobs = [(1, 50), (2, 9), (1, 10), (1, 30), (2, 3), (1, 20)];
         #[rustfmt::skip]
-        let rows = [ // by place on device 1, after the inode, what is wanted, the order
-            (false, 0,  Want::Whole,   [50, 9, 10, 30, 3, 20]),
-            (true,  0,  Want::Whole,   [10, 20, 30, 50, 9, 3]),
-            (true,  20, Want::Head,    [20, 30, 50, 9, 10, 3]),
-            (true,  99, Want::Listing, [10, 20, 30, 50, 9, 3]),
-            (true,  20, Want::Inode,   [50, 9, 10, 30, 3, 20]),
+        let rows = [ // by place on device 1, after the inode, the order
+            (false, 0,  [50, 9, 10, 30, 3, 20]),
+            (true,  0,  [10, 20, 30, 50, 9, 3]),
+            (true,  20, [20, 30, 50, 9, 10, 3]),
+            (true,  99, [10, 20, 30, 50, 9, 3]),
         ];
-        for (is_by_place, after, want, expected) in rows {
+        for (is_by_place, after, expected) in rows {
             let mut state = State::default();
             let which = state.team(None);
-            state.teams[which].jobs.extend(jobs.map(|at| job(at, want)));
+            state.teams[which].jobs.extend(jobs.map(job));
             let row = state.devices.entry(Some(1)).or_default();
             (row.pacing.is_by_place, row.place) = (is_by_place, after);
             let order: Vec<u64> = iter::from_fn(|| state.take(which)).map(|it| it.inode).collect();
-            assert_eq!(order, expected, "by place: {is_by_place}, after {after}, {want:?}");
+            assert_eq!(order, expected, "by place: {is_by_place}, after {after}");
         }
     }
 }
