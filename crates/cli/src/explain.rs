@@ -64,7 +64,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<u8> {
     let kind = args.observe.kind()?;
     if let Some(path) = &args.output {
-        Kind::of(path).map_or_else(|| output::require_page_name(path), |_| Ok(()))?;
+        if Kind::of(path).is_none() {
+            output::require_page_name(path)?;
+        }
         output::require_place(path)?;
     }
     if let Some(path) = &args.profile {

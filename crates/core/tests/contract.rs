@@ -21,7 +21,7 @@ struct Pair<E> {
     policy: E,
     any: AnyEviction,
     resident: BTreeMap<FrameId, PageId>,
-    /// What evictions were refused, and were not told of since.
+    /// What evictions were refused, and `may_leave` has not named since.
     refused: RefCell<BTreeSet<FrameId>>,
     why: String,
 }

@@ -273,7 +273,7 @@ struct Run {
     policy: AnyEviction,
     twin: Box<dyn Twin>,
     resident: Vec<(FrameId, PageId)>,
-    /// What evictions were refused, and were not told of since.
+    /// What evictions were refused, and `may_leave` has not named since.
     refused: RefCell<BTreeSet<FrameId>>,
     /// A bit for each frame that may not leave.
     pins: u64,

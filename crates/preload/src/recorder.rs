@@ -111,7 +111,7 @@ pub(crate) fn moving(
     });
 }
 
-/// The call that [`moving`] was told of has returned.
+/// The call that [`moving`] has announced has returned.
 pub(crate) fn moved(fd: c_int, count: usize) {
     if let Some((shim, entry)) = Shim::of_move(fd, count) {
         shim.record(Kind::Moved, fd, entry, 0, 0);

@@ -231,6 +231,7 @@ impl Frequencies {
             self.spare.push_front(&mut self.bucket_links, bucket);
         }
     }
+
     /// `bucket` leaves the order.
     #[cold]
     fn note_dropped(&mut self, bucket: u32) {

@@ -9,7 +9,7 @@
 //! index that a search was refused is marked as *passed over* and keeps its place; the next search
 //! begins beyond them. Of one that may leave again [`PassingQueue::may_leave`] tells: it is found
 //! first, as it is older than all that were not asked. So an index is asked once for each time that
-//! it came, was moved or was told of, however many may not leave.
+//! it came, was moved or was named to `may_leave`, however many may not leave.
 //!
 //! # Invariants
 //! - Those passed over are the oldest; their marks grow towards the head.
@@ -111,7 +111,7 @@ impl PassingQueue {
     }
 
     /// The oldest frame for which `evictable` holds. Older ones are passed over: `evictable` is
-    /// asked of them again once [`PassingQueue::may_leave`] has told of them, or they were moved.
+    /// asked of them again once [`PassingQueue::may_leave`] has named them, or they were moved.
     #[inline]
     pub fn oldest(
         &mut self,

@@ -50,7 +50,7 @@ struct Table {
     process: i32,
     /// How long processes waited since they were last observed to read.
     waits: BTreeMap<i32, Nanos>,
-    /// When the poll before this one was, and when this one is, of those that told something.
+    /// When the poll before this one was, and when this one is, of those that reported something.
     polled: (Nanos, Nanos),
     /// When the last access was observed.
     accessed: Nanos,
@@ -211,15 +211,15 @@ impl Table {
         Some(at)
     }
 
-    /// Something is told of the poll at `now`.
-    fn told(&mut self, now: Nanos) {
+    /// The poll at `now` has reported something.
+    fn reported(&mut self, now: Nanos) {
         if now > self.polled.1 {
             self.polled = (self.polled.1, now);
         }
     }
 
     fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>) {
-        self.told(now);
+        self.reported(now);
         self.accessed = self.accessed.max(now);
         let Some(Some(cursor)) = self.cursors.get_mut(cursor.0 as usize) else { return };
         assert!(!range.is_empty(), "an access has bytes");
@@ -253,7 +253,7 @@ impl AccessSink for AccessRecorder {
         let first =
             before.or_else(|| if is_known { None } else { residency::of(&file, stat, false) });
         let mut table = self.records.lock();
-        table.told(now);
+        table.reported(now);
         let at =
             table.record(inode, bytes, || FileRecord::new(&file, stat.st_dev, bytes, first))?;
         let cursor = table.add(at)?;
@@ -281,7 +281,7 @@ impl AccessSink for AccessRecorder {
     }
 
     fn seek(&mut self, now: Nanos, _cursor: CursorId, _position: u64) {
-        self.records.lock().told(now);
+        self.records.lock().reported(now);
     }
 
     fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>, _follows: bool) {
@@ -290,7 +290,7 @@ impl AccessSink for AccessRecorder {
 
     fn close(&mut self, now: Nanos, cursor: CursorId) {
         let mut table = self.records.lock();
-        table.told(now);
+        table.reported(now);
         let gone = table.cursors.get_mut(cursor.0 as usize).and_then(Option::take);
         let Some(OpenCursor { file, .. }) = gone else { return };
         let record = &mut table.files[file];
@@ -303,7 +303,7 @@ impl AccessSink for AccessRecorder {
     }
 
     fn entry(&mut self, now: Nanos, access: &EntryAccess<'_>) {
-        self.records.lock().told(now);
+        self.records.lock().reported(now);
         self.entries.add(now, access);
     }
 }
