@@ -14,7 +14,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-use crate::kernel::Stat;
+use crate::kernel::{self, Residency, Stat};
 use crate::open::Refusal;
 pub(crate) use forerun_core::planner::CursorId;
 use forerun_core::units::Nanos;
@@ -104,6 +104,25 @@ pub(crate) enum EntryCall {
         to_end: bool,
     },
 }
+
+/// Whether the pages of `range` are cached, as they must be right after a read; some may have been
+/// evicted again. `None`: the kernel does not tell.
+pub(crate) fn is_cached(
+    cursor: CursorId,
+    range: &Range<u64>,
+    sink: &dyn AccessSink,
+) -> Option<bool> {
+    match kernel::cached(sink.file(cursor)?, range) {
+        Ok(Residency::Pages(count)) => {
+            let pages = kernel::pages(range);
+            Some(count + pages / EVICTED_ONE_IN >= pages)
+        }
+        Ok(Residency::Unknown) | Err(_) => None,
+    }
+}
+
+/// Of pages that were just read, one in so many may have been evicted.
+const EVICTED_ONE_IN: u64 = 8;
 
 #[cfg(test)]
 pub(crate) mod recording {

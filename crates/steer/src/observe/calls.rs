@@ -22,7 +22,7 @@ use forerun_core::units::Nanos;
 use super::access::{AccessSink, CursorId};
 use super::cursors::{Cursor, Cursors};
 use super::moves::Move;
-use super::open_files::{Inode, follow, is_cached};
+use super::open_files::{Inode, follow};
 use super::poll::Allowance;
 use super::processes::ProcessTree;
 use super::shim::{Kind, Record, Ring};
@@ -209,12 +209,9 @@ impl Descriptor {
         let (Some(first), Some((moving, false))) = (self.first, &mut self.moving) else {
             return false;
         };
-        let range = moving.at()..moving.reached(process);
-        if range.is_empty() || is_cached(first, &range, sink) == Some(false) {
-            return false;
-        }
-        moving.advance(range.end);
-        self.read(&range, now, allowance, sink).is_some()
+        let to = moving.reached(process);
+        let Some(moved) = moving.advance(to, first, sink) else { return false };
+        self.read(&moved, now, allowance, sink).is_some()
     }
 
     /// Takes in a read: a cursor continues there, or a new one begins.

@@ -22,6 +22,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
 
+use super::access::{AccessSink, CursorId, is_cached};
 use crate::kernel::Stat;
 
 /// A call that has not returned, as far as is known.
@@ -78,10 +79,21 @@ impl Move {
         self.from.start.saturating_add(moved).clamp(self.at, self.from.end)
     }
 
-    /// It is at `at` now.
-    pub(crate) fn advance(&mut self, at: u64) {
-        assert!((self.at..=self.from.end).contains(&at), "a move goes on, to its end at most");
-        self.at = at;
+    /// It is said to be at `to`, with the reader of `cursor`: so it is if what it has moved on the
+    /// way is cached. These bytes.
+    pub(crate) fn advance(
+        &mut self,
+        to: u64,
+        cursor: CursorId,
+        sink: &dyn AccessSink,
+    ) -> Option<Range<u64>> {
+        let moved = self.at..to;
+        if moved.is_empty() || is_cached(cursor, &moved, sink) == Some(false) {
+            return None;
+        }
+        assert!(to <= self.from.end, "a move goes on to its end at most");
+        self.at = to;
+        Some(moved)
     }
 
     /// What of `range`, which was read by the time that the call returned, was not known yet.
@@ -100,6 +112,14 @@ const MOVE_BYTES_MAX: u64 = i32::MAX as u64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::access::recording::RecordingSink;
+
+    /// Nothing is known of what is cached.
+    fn advance(it: &mut Move, to: u64) {
+        let from = it.at();
+        let moved = it.advance(to, CursorId(0), &RecordingSink::default());
+        assert_eq!(moved, (from < to).then_some(from..to));
+    }
 
     #[test]
     fn a_move_is_as_far_as_its_destination_has_grown() {
@@ -116,7 +136,7 @@ mod tests {
         ];
         for (why, bytes, to_offset, at, size, expected) in rows {
             let mut it = Move::new(100, bytes, 5, to_offset).expect("it has bytes");
-            it.advance(at);
+            advance(&mut it, at);
             assert_eq!(it.reached_by(size, to_offset), expected, "{why}");
         }
         assert_eq!(Move::new(100, 0, 5, 0), None, "a call of no bytes");
@@ -126,7 +146,7 @@ mod tests {
     fn a_call_after_another_has_what_was_not_known_of_that() {
         let call = |start| Move::new(start, 100, 5, start).expect("it has bytes");
         let mut before = call(100);
-        before.advance(150);
+        advance(&mut before, 150);
         #[rustfmt::skip]
         let rows = [ // why, where it begins, known at
             ("it goes on",         200, 150),
@@ -144,7 +164,7 @@ mod tests {
     fn what_a_call_has_read_at_its_end_is_told_once() {
         let mut it = Move::new(100, 1000, 5, 0).expect("it has bytes");
         assert_eq!(it.beyond(&(100..1100)), [100..1100, 0..0], "nothing was known");
-        it.advance(400);
+        advance(&mut it, 400);
         assert_eq!(it.beyond(&(100..1100)), [100..100, 400..1100], "the rest");
         assert_eq!(it.beyond(&(40..1100)), [40..100, 400..1100], "and what was read before");
         assert_eq!(it.beyond(&(100..300)), [100..300, 0..0], "less than was known: other reads");

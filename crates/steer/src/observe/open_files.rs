@@ -26,12 +26,12 @@ use forerun_core::units::Nanos;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
-use super::access::{AccessSink, CursorId};
+use super::access::{AccessSink, CursorId, is_cached};
 use super::blocked::MetMove;
 use super::moves::Move;
 use super::poll::Allowance;
 use super::procfs::{self, text};
-use crate::kernel::{self, Residency, Stat};
+use crate::kernel::Stat;
 use crate::open::{Found, Name, Refusal, open, reads_page_cache};
 
 /// The open files of a process.
@@ -231,11 +231,10 @@ impl OpenFiles {
             let Some(cursor) = file.cursor else { continue };
             match file.moving.as_mut().filter(|call| call.at() == from && call.start() < to) {
                 // No count has its bytes before it returns.
-                Some(call) if is_cached(cursor, &(from..to), sink) != Some(false) => {
-                    call.advance(to);
-                    sink.read(now, cursor, &(from..to), true);
-                }
-                Some(_) => file.position = from,
+                Some(call) => match call.advance(to, cursor, sink) {
+                    Some(moved) => sink.read(now, cursor, &moved, true),
+                    None => file.position = from,
+                },
                 None => report(cursor, from..to, &mut bytes_read, now, sink),
             }
         }
@@ -335,8 +334,8 @@ impl OpenFile {
         sink: &mut dyn AccessSink,
     ) -> bool {
         let Some(Aside { call, cursor, follows }) = &mut self.aside else { return false };
-        let range = call.at()..call.reached(process);
-        if range.is_empty() {
+        let to = call.reached(process);
+        if to == call.at() {
             return false;
         }
         let Some(reader) = cursor.or_else(|| follow(process, number, self.inode, now, sink)) else {
@@ -344,12 +343,9 @@ impl OpenFile {
             return false;
         };
         *cursor = Some(reader);
-        if is_cached(reader, &range, sink) == Some(false) {
-            return false;
-        }
-        sink.read(now, reader, &range, *follows);
+        let Some(moved) = call.advance(to, reader, sink) else { return false };
+        sink.read(now, reader, &moved, *follows);
         *follows = true;
-        call.advance(range.end);
         true
     }
 
@@ -392,22 +388,6 @@ fn report(
     }
 }
 
-/// Whether the pages of `range` are cached, as they must be right after a read; some may have been
-/// evicted again. `None`: the kernel does not tell.
-pub(crate) fn is_cached(
-    cursor: CursorId,
-    range: &Range<u64>,
-    sink: &dyn AccessSink,
-) -> Option<bool> {
-    match kernel::cached(sink.file(cursor)?, range) {
-        Ok(Residency::Pages(count)) => {
-            let pages = kernel::pages(range);
-            Some(count + pages / EVICTED_ONE_IN >= pages)
-        }
-        Ok(Residency::Unknown) | Err(_) => None,
-    }
-}
-
 /// Opens a file of the process anew, and begins to follow a reader of it from its head.
 pub(crate) fn follow(
     process: BorrowedFd<'_>,
@@ -446,8 +426,6 @@ const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
 const DESCRIPTORS_MAX: usize = 4096;
 /// Descriptors between two looks at the allowance.
 const STEPS: usize = 32;
-/// Of pages that were just read, one in so many may have been evicted.
-const EVICTED_ONE_IN: u64 = 8;
 
 #[cfg(test)]
 mod tests {
