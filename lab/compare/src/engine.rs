@@ -142,8 +142,8 @@ impl Bench<'_> {
         let path = self.out.join("hit.json");
         let (rounds, seconds) = (self.args.rounds.to_string(), 6 * self.args.seconds());
         let mut command = Command::new(&self.forerun);
-        command.args(["bench", "hit", "--threads", "1,2", "--json", "--repeats", &rounds]);
-        command.args(["--seconds", &seconds.to_string(), "-o"]).arg(&path);
+        command.args(["bench", "hit", "--size", "64M", "--threads", "1,2", "--json"]);
+        command.args(["--repeats", &rounds, "--seconds", &seconds.to_string(), "-o"]).arg(&path);
         let text = output_of(&mut command)?;
         let runs: Value = serde_json::from_str(&text).context("hits are no JSON")?;
         rows.extend(table::of_hits(&runs)?);

@@ -368,15 +368,18 @@ fn a_file_that_shrinks_or_changes_is_an_error_and_no_figure() {
 fn hits_have_every_way_and_thread_number_and_leave_no_file() {
     let folder = folder("hit");
     let record = folder.join("hit.json");
-    let words = "--size 1M --threads 1,3 --seconds 0.2 --repeats 5 --json";
+    let words = "--size 1M,2M --threads 1,3 --seconds 0.4 --repeats 5 --json";
     let mut command = bench_of("hit", words);
     let output = command.env("TMPDIR", &folder).arg("-o").arg(&record).output().expect("starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let runs = json["runs"].as_array().expect("there are runs");
     for path in ["pread", "copy", "pin"] {
-        for threads in [1, 3] {
-            let is_it = |run: &&Value| run["path"] == path && run["threads"] == threads;
+        for (threads, bytes) in [(1, 1 << 20), (3, 1 << 20), (1, 2 << 20), (3, 2 << 20)] {
+            let is_it = |run: &&Value| {
+                (&run["path"], &run["threads"], &run["bytes"])
+                    == (&path.into(), &threads.into(), &bytes.into())
+            };
             let run = runs.iter().find(is_it).unwrap_or_else(|| panic!("{path} {threads}"));
             let figure = |name: &str| run[name].as_f64().unwrap_or_else(|| panic!("{name}: {run}"));
             let (ns, min, max) = (figure("ns_per_hit"), figure("min_ns"), figure("max_ns"));
@@ -387,8 +390,8 @@ fn hits_have_every_way_and_thread_number_and_leave_no_file() {
     }
     let record: Value = serde_json::from_slice(&fs::read(&record).unwrap()).expect("JSON");
     assert_eq!(record["runs"].as_array().map(Vec::len), Some(runs.len()));
-    assert_eq!((&record["repeats"], &record["settings"]["size"]), (&5.into(), &"1M".into()));
-    let samples = record["settings"]["samples_ns.copy.3"].as_str().expect("the samples");
+    assert_eq!((&record["repeats"], &record["settings"]["size"]), (&5.into(), &"1M,2M".into()));
+    let samples = record["settings"]["samples_ns.copy.2M.3"].as_str().expect("the samples");
     assert_eq!(samples.split(',').count(), 5);
     let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["hit.json"], "the file that was read is gone");

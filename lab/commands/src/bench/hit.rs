@@ -18,7 +18,7 @@ mod race;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::usage;
@@ -27,11 +27,13 @@ use forerun_console::{object, output};
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
 use forerun_engine::{Cache, Handle, Settings};
+use forerun_io::files::Backend;
 use forerun_measure::cache::refused;
 use forerun_measure::journal;
 use forerun_report::quantity;
 use forerun_report::quantity::read;
 use forerun_report::{Run, RunRecord, Spread, Summary};
+use forerun_steer::memory::Memory;
 use serde::Serialize;
 
 use forerun_measure::{pattern_file, record};
@@ -42,15 +44,16 @@ use race::{PAGE_BYTES, PageOrder, Sample, WAYS, Way};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
         forerun bench hit\n  \
-        forerun bench hit --threads 1,2,4 --seconds 60 -o hit.json")]
+        forerun bench hit --size 64M --threads 1,2,4 --seconds 60 -o hit.json")]
 pub(crate) struct Args {
     /// Threads that read at once: a run for each number
     #[arg(long, value_name = "N,...", default_value = "1,2", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
     threads: Vec<u32>,
-    /// Bytes that are read, in whole pages
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = read::<Bytes>)]
-    size: Bytes,
+    /// Bytes that are read, in whole pages: a run for each size [default: 64M,1G,6G, without those
+    /// that three times do not fit in the memory that is free]
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = read::<Bytes>)]
+    size: Vec<Bytes>,
     /// Read this file's first bytes [default: a file in the temporary folder]
     #[arg(long, value_name = "F")]
     file: Option<PathBuf>,
@@ -71,26 +74,55 @@ pub(crate) struct Args {
 /// Measures and prints the results.
 pub(super) fn run(args: &Args) -> Result<()> {
     args.results.require_places(args.file.as_deref())?;
-    let opened = opened(args)?;
-    let settings = settings(opened.bytes);
-    super::check(&settings)?;
+    let sizes = sizes(args)?;
+    let each = Nanos(args.seconds.0 / sizes.len() as u64);
     let runs = args.results.journal.keep(|journal| {
-        let cache = journal::cache(settings.clone(), journal).map_err(refused)?;
-        measured(args, &cache, &opened).with_context(|| opened.name.clone())
+        let mut runs = Vec::new();
+        for &size in &sizes {
+            let opened = opened(args, size)?;
+            let settings = settings(opened.bytes);
+            super::check(&settings)?;
+            let cache = journal::cache(settings, journal).map_err(refused)?;
+            let measured = measured(args, each, &cache, &opened);
+            runs.extend(measured.with_context(|| opened.name.clone())?);
+        }
+        Ok(runs)
     })?;
     let json = object! { runs: runs.iter().map(json_row).collect::<Vec<_>>() };
     args.results.output.form.print(&json, &["runs"], || table(&runs))?;
-    let record = || Ok(recorded(args, &opened.name, &settings, opened.bytes, &runs));
-    args.results.output.record(&json, record)
+    args.results.output.record(&json, || Ok(recorded(args, &runs)))
 }
 
-/// The runs, of pages that are all in `cache`.
-fn measured(args: &Args, cache: &Cache, opened: &Opened) -> Result<Vec<WayResult>> {
+/// The sizes, of the file's bytes, without what comes twice.
+fn sizes(args: &Args) -> Result<Vec<u64>> {
+    let mut sizes = args.size.clone();
+    if sizes.is_empty() {
+        let free = Memory::here().room().free_bytes.unwrap_or(0);
+        sizes.extend(SIZES.into_iter().filter(|size| *size == SIZES[0] || size.0 * 3 <= free));
+    }
+    let known = args.file.clone().map(|path| Target::file(path, Backend::Auto)).transpose()?;
+    let file_bytes = known.map_or(u64::MAX, |target| target.bytes());
+    let mut all: Vec<u64> = Vec::new();
+    for size in sizes {
+        if !(PAGE_BYTES as u64..=SIZE_MAX.0).contains(&size.0) {
+            let (size, max) = (size.show(), SIZE_MAX.show());
+            return Err(usage(format!("--size {size}: expected {PAGE_BYTES} to {max}")));
+        }
+        let bytes = file_bytes.min(size.0) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+        if !all.contains(&bytes) {
+            all.push(bytes);
+        }
+    }
+    Ok(all)
+}
+
+/// The runs, of pages that are all in `cache`, which take together so long.
+fn measured(args: &Args, time: Nanos, cache: &Cache, opened: &Opened) -> Result<Vec<WayResult>> {
     let Opened { file, path, bytes, .. } = opened;
     let handle = cache.open(path)?;
     let order = PageOrder::new(warmed(file, &handle, *bytes)?, args.seed);
     let absent = cache.stats().core.misses;
-    let runs = race(args, &order, &handle, path)?;
+    let runs = race(args, time, &order, &handle, opened)?;
     if cache.stats().core.misses != absent {
         bail!("pages left the cache while hits were measured: give more memory or less --size");
     }
@@ -108,25 +140,24 @@ struct Opened {
     bytes: u64,
 }
 
-fn opened(args: &Args) -> Result<Opened> {
-    if !(PAGE_BYTES as u64..=SIZE_MAX.0).contains(&args.size.0) {
-        let (size, max) = (args.size.show(), SIZE_MAX.show());
-        return Err(usage(format!("--size {size}: expected {PAGE_BYTES} to {max}")));
-    }
-    let whole = |bytes: u64| bytes.min(args.size.0) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+fn opened(args: &Args, bytes: u64) -> Result<Opened> {
     let Some(path) = args.file.clone() else {
-        let (folder, bytes) = (std::env::temp_dir(), whole(u64::MAX));
+        let folder = std::env::temp_dir();
         let file = pattern_file::unnamed(&folder, bytes)?;
-        let (path, name) = (pattern_file::own(&file), format!("a file in {}", folder.display()));
+        let (path, name) = (pattern_file::own(&file), own_name());
         return Ok(Opened { file, path, name, bytes });
     };
-    let bytes = whole(Target::file(path.clone(), forerun_io::files::Backend::Auto)?.bytes());
     let name = path.display().to_string();
     if bytes == 0 {
         return Err(usage(format!("--file {name}: it has no whole page of {PAGE_BYTES} bytes")));
     }
     let file = File::open(&path).with_context(|| format!("cannot open {name}"))?;
     Ok(Opened { file, path, name, bytes })
+}
+
+/// The name of a file that is made.
+fn own_name() -> String {
+    format!("a file in {}", std::env::temp_dir().display())
 }
 
 /// A cache that holds `bytes` and a window more.
@@ -157,6 +188,7 @@ fn warmed(file: &File, handle: &Handle, bytes: u64) -> Result<Vec<u64>> {
 /// The measurements of one way with a number of threads.
 struct WayResult {
     way: Way,
+    bytes: u64,
     threads: u32,
     wall: Summary,
     cpu: Summary,
@@ -168,17 +200,23 @@ struct WayResult {
 }
 
 /// All rounds, and their summary.
-fn race(args: &Args, order: &PageOrder, handle: &Handle, path: &Path) -> Result<Vec<WayResult>> {
+fn race(
+    args: &Args,
+    time: Nanos,
+    order: &PageOrder,
+    handle: &Handle,
+    opened: &Opened,
+) -> Result<Vec<WayResult>> {
     let cells = args.threads.len() * WAYS.len();
     let rounds = args.repeats + 1;
-    let each = Nanos((args.seconds.0 / (u64::from(rounds) * cells as u64)).max(1));
+    let each = Nanos((time.0 / (u64::from(rounds) * cells as u64)).max(1));
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); cells];
     let progress = output::progress(u64::from(rounds), "rounds");
     for round in 0..rounds as usize {
         for (row, &threads) in args.threads.iter().enumerate() {
             for turn in 0..WAYS.len() {
                 let way = (turn + round) % WAYS.len();
-                let sample = order.run(WAYS[way], threads, handle, path, each)?;
+                let sample = order.run(WAYS[way], threads, handle, &opened.path, each)?;
                 if round > 0 {
                     samples[row * WAYS.len() + way].push(sample);
                 }
@@ -196,6 +234,7 @@ fn race(args: &Args, order: &PageOrder, handle: &Handle, path: &Path) -> Result<
             let samples_ns: Vec<f64> = own.iter().map(|sample| sample.wall_ns).collect();
             results.push(WayResult {
                 way,
+                bytes: opened.bytes,
                 threads,
                 wall: Summary::of(samples_ns.iter().copied()),
                 cpu: Summary::of(own.iter().map(|sample| sample.cpu_ns)),
@@ -209,8 +248,10 @@ fn race(args: &Args, order: &PageOrder, handle: &Handle, path: &Path) -> Result<
 }
 
 fn table(runs: &[WayResult]) -> String {
-    let header =
-        ["path", "threads", "ns/hit", "min", "max", "cpu ns", "to pread", "min", "max", "target"];
+    let header = [
+        "path", "size", "threads", "ns/hit", "min", "max", "cpu ns", "to pread", "min", "max",
+        "target",
+    ];
     let row = |result: &WayResult| {
         let (wall, ratio) = (&result.wall, &result.ratio);
         let target = result
@@ -218,7 +259,8 @@ fn table(runs: &[WayResult]) -> String {
             .ratio_max()
             .map(forerun_report::Target::AtMost)
             .map_or("-".to_owned(), |bound| format!("{bound:.1} {}", bound.judge(ratio.median)));
-        let mut cells = vec![result.way.name().to_owned(), result.threads.to_string()];
+        let (name, size) = (result.way.name().to_owned(), Bytes(result.bytes).show());
+        let mut cells = vec![name, size, result.threads.to_string()];
         let nanos = [wall.median, wall.min, wall.max, result.cpu.median];
         cells.extend(nanos.map(|nanos| format!("{nanos:.1}")));
         cells.extend([ratio.median, ratio.min, ratio.max].map(|ratio| format!("{ratio:.3}")));
@@ -233,6 +275,7 @@ fn json_row(result: &WayResult) -> impl Serialize {
     let (wall, ratio) = (&result.wall, &result.ratio);
     object! {
         path: result.way.name(),
+        bytes: result.bytes,
         threads: result.threads,
         ns_per_hit: wall.median,
         min_ns: wall.min,
@@ -247,21 +290,21 @@ fn json_row(result: &WayResult) -> impl Serialize {
     }
 }
 
-/// The record: the way stands where a policy does, and p50 and p99 are of the samples' means.
-fn recorded(
-    args: &Args,
-    name: &str,
-    engine: &Settings,
-    bytes: u64,
-    results: &[WayResult],
-) -> RunRecord {
-    let mut settings = record::settings(engine);
-    settings.push(("size", Bytes(bytes).show()));
+/// The record: the way stands where a policy does, and p50 and p99 are of the samples' means. The
+/// engine's settings are those of the first size.
+fn recorded(args: &Args, results: &[WayResult]) -> RunRecord {
+    let name = args.file.as_ref().map_or_else(own_name, |path| path.display().to_string());
+    let mut sizes: Vec<u64> = results.iter().map(|result| result.bytes).collect();
+    sizes.dedup();
+    let shown: Vec<String> = sizes.iter().map(|&bytes| Bytes(bytes).show()).collect();
+    let mut settings = record::settings(&settings(sizes[0]));
+    settings.push(("size", shown.join(",")));
     settings.push(("seconds", quantity::seconds(args.seconds).to_string()));
-    let empty = record::empty(name.to_owned(), args.seed, &settings);
+    let empty = record::empty(name.clone(), args.seed, &settings);
     let mut samples = empty.settings.clone();
     for result in results {
-        let key = format!("samples_ns.{}.{}", result.way.name(), result.threads);
+        let (way, size) = (result.way.name(), Bytes(result.bytes).show());
+        let key = format!("samples_ns.{way}.{size}.{}", result.threads);
         let listed: Vec<String> =
             result.samples_ns.iter().map(|sample| format!("{sample:.2}")).collect();
         samples.insert(key, listed.join(","));
@@ -272,9 +315,9 @@ fn recorded(
         let (wall, way) = (&result.wall, result.way.name());
         Run {
             readahead: way.to_owned(),
-            device: name.to_owned(),
+            device: name.clone(),
             streams: result.threads,
-            workload: format!("hit,size={}", Bytes(bytes).show()),
+            workload: format!("hit,size={}", Bytes(result.bytes).show()),
             mb_per_second: rate(wall.median),
             p50_us: wall.median / 1e3,
             p99_us: wall.max / 1e3,
@@ -291,5 +334,7 @@ const THREADS_MAX: i64 = 64;
 const REPEATS_MAX: i64 = 1_000;
 /// Page numbers fit 32 bits, and the file a temporary folder.
 const SIZE_MAX: Bytes = Bytes(16 << 30);
+/// Beyond the caches of most processors, beyond what their TLBs reach, and far beyond.
+const SIZES: [Bytes; 3] = [Bytes(64 << 20), Bytes(1 << 30), Bytes(6 << 30)];
 /// More than any window.
 const ROOM_BYTES: u64 = 4 << 20;
