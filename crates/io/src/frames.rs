@@ -49,6 +49,7 @@ use arena::Arena;
 use hazard::HazardPointer;
 pub(crate) use header::{Publication, PublishOutcome, RetractOutcome};
 pub use lazy::LazyMemory;
+pub(crate) use mapping::in_huge_pages;
 pub use spare::spare_bytes_max;
 
 /// The memory of one page, owned alone: a frame of a [`Frames`] that is checked out, or one

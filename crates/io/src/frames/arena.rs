@@ -31,7 +31,7 @@ use super::{
     NoMemory,
     hazard::HazardPointers,
     header::FrameHeader,
-    mapping::{HUGE_BYTES, Mapping},
+    mapping::{HUGE_BYTES, Mapping, in_huge_pages},
 };
 
 /// See the module.
@@ -49,10 +49,8 @@ impl Arena {
         let refused = NoMemory { count, page_bytes };
         let used = (count as usize).checked_mul(page_bytes).ok_or(refused)?;
         let mapped = used.max(1).checked_next_multiple_of(HUGE_BYTES).ok_or(refused)?;
-        let mut headers = Vec::new();
-        headers.try_reserve_exact(count as usize).map_err(|_| refused)?;
-        headers.extend((0..count).map(|_| FrameHeader::new()));
-        let (headers, hazards) = (headers.into_boxed_slice(), HazardPointers::new());
+        let headers = in_huge_pages(count as usize, FrameHeader::new).map_err(|_| refused)?;
+        let hazards = HazardPointers::new();
         let mapping = Mapping::new(mapped, page_bytes.max(HUGE_BYTES)).ok_or(refused)?;
         assert!(used <= mapping.bytes(), "all frames lie in the mapping");
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);

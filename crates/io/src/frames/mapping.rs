@@ -1,4 +1,5 @@
-//! A mapping: memory of whole huge pages with one owner, which unmaps it when it is dropped.
+//! A mapping: memory of whole huge pages with one owner, which unmaps it when it is dropped; and
+//! tables in huge pages.
 //!
 //! # Invariants
 //! - A mapping covers what no other mapping of the process covers, and goes with its value.
@@ -7,7 +8,8 @@
 //!   again, neighbours from two calls never.
 
 use std::{
-    mem,
+    collections::TryReserveError,
+    iter, mem,
     ptr::{self, NonNull},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -112,6 +114,30 @@ impl Drop for Mapping {
     }
 }
 
+/// `count` values that `make` makes in order: in huge pages, but for the first and the last bytes,
+/// where they fill any and the system has them. A hit goes to one value at random in each table on
+/// its way; of small pages the processor would know the address of few.
+///
+/// # Errors
+/// The memory cannot be had.
+pub(crate) fn in_huge_pages<T>(
+    count: usize,
+    make: impl FnMut() -> T,
+) -> Result<Box<[T]>, TryReserveError> {
+    let mut values = Vec::<T>::new();
+    values.try_reserve_exact(count)?;
+    let start = values.as_ptr().addr();
+    let end = (start + count * size_of::<T>()) / HUGE_BYTES * HUGE_BYTES;
+    let from = start.next_multiple_of(HUGE_BYTES);
+    if from < end {
+        let at = values.as_mut_ptr().cast::<u8>().wrapping_add(from - start);
+        // SAFETY: within the room of the values, and the advice changes no byte of it.
+        let _ = unsafe { mm::madvise(at.cast(), end - from, Advice::LinuxHugepage) };
+    }
+    values.extend(iter::repeat_with(make).take(count));
+    Ok(values.into_boxed_slice())
+}
+
 /// Calls that mapped memory so far.
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
@@ -135,6 +161,21 @@ mod tests {
         other.call = first.call;
         assert!(first.join(other).is_ok(), "parts of one call are");
         assert_eq!(first.bytes(), 2 * HUGE_BYTES);
+    }
+
+    #[test]
+    fn a_table_has_its_values_in_order_wherever_they_lie() {
+        for count in [0, 1, 512, HUGE_BYTES / 8, HUGE_BYTES / 2 + 1] {
+            let mut next = 0_u64;
+            let make = || {
+                next += 1;
+                next
+            };
+            let table = in_huge_pages(count, make).unwrap();
+            assert_eq!(table.len(), count);
+            assert!((1..).zip(&table).all(|(due, &value)| due == value), "{count}");
+        }
+        assert!(in_huge_pages(usize::MAX / 8, || 0_u64).is_err(), "more than there is");
     }
 
     /// The test runs itself: the process that has no mapping left to make does nothing else.

@@ -7,8 +7,8 @@
 //!   home(hash) --> bucket --full, overflow += 1--> next bucket --> ...
 //! ```
 //!
-//! An entry lies in the first bucket from its home on that had room when it was inserted.
-//! counts the entries that overflowed it; a finder goes on only where there is any.
+//! An entry lies in the first bucket from its home on that had room when it was inserted. Each
+//! bucket counts the entries that overflowed it; a finder goes on only where there is any.
 //!
 //! # Invariants
 //! - Entries never move, and there is room for twice as many as there are frames: an insertion
@@ -21,7 +21,10 @@
 
 use forerun_core::units::FrameId;
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::{
+    frames::in_huge_pages,
+    sync::{AtomicU64, Ordering},
+};
 
 /// See the module.
 pub(super) struct Buckets(Box<[Bucket]>);
@@ -38,7 +41,8 @@ impl Buckets {
     pub(super) fn new(frames: u32) -> Self {
         let room = 2 * u64::from(frames);
         let count = room.div_ceil(BUCKET_ENTRIES as u64).max(1);
-        Self((0..count).map(|_| Bucket::new()).collect())
+        let count = usize::try_from(count).expect("no more than there are frames");
+        Self(in_huge_pages(count, Bucket::new).expect("far less memory than the frames have"))
     }
 
     /// The first answer of `look` for a frame with this hash.
