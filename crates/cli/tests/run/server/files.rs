@@ -15,6 +15,7 @@ use fuser::{
     OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
     ReplyStatfs, Request,
 };
+use rustix::process::{getgid, getuid};
 
 use super::{Operation, Shared};
 
@@ -163,8 +164,9 @@ fn attributes(ino: u64, bytes: Option<u64>) -> FileAttr {
         kind,
         perm: 0o755,
         nlink: 1,
-        uid: 0,
-        gid: 0,
+        // The kernel tells only the owner what is cached of a file that is not to be written.
+        uid: getuid().as_raw(),
+        gid: getgid().as_raw(),
         rdev: 0,
         flags: 0,
         blksize: 4096,
