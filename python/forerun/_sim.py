@@ -30,6 +30,7 @@ def sim(
     remembered: bool = False,
     sample: float | None = None,
     bytes: bool = False,
+    reads: bool = False,
     limit: int | None = None,
     format: str | None = None,
     skip_bad: int | None = None,
@@ -69,6 +70,8 @@ def sim(
         Estimate from this share of the pages.
     bytes:
         Also count misses by the bytes that were requested.
+    reads:
+        Leave out what writes: hits are those of a cache that writes pass by.
     limit, format, skip_bad:
         Stop after so many accesses; the trace's format; pass over so many broken records.
     threads, memory:
@@ -97,6 +100,7 @@ def sim(
         remembered=remembered,
         sample=sample,
         bytes=bytes,
+        reads=reads,
         limit=limit,
         format=format,
         skip_bad=skip_bad,

@@ -82,6 +82,7 @@ def sweep(
     device: str | Iterable[str] | None = None,
     sample: float | None = None,
     bytes: bool = False,
+    reads: bool = False,
     limit: int | None = None,
     format: str | None = None,
     skip_bad: int | None = None,
@@ -107,7 +108,7 @@ def sweep(
         one, which is called again where one is broken.
     out:
         The folder of the data set.
-    readahead, device, sample, bytes, limit, format, skip_bad, storage_options:
+    readahead, device, sample, bytes, reads, limit, format, skip_bad, storage_options:
         As of `sim`.
     threads, memory:
         Of one task [default: what its worker has, divided by its tasks].
@@ -136,6 +137,7 @@ def sweep(
         device=device,
         sample=sample,
         bytes=bytes,
+        reads=reads,
         limit=limit,
         format=format,
         skip_bad=skip_bad,

@@ -90,13 +90,12 @@ impl<'a> Range<'a> {
         if from_unit == to_unit || from_unit.is_empty() {
             return Some(Self { from: from_number, to: to_number, count, unit: to_unit });
         }
-        let is_size = |unit: &str| matches!(unit, "K" | "M" | "G" | "T" | "KiB" | "MiB" | "GiB");
-        let (ends, unit) = if is_size(from_unit) && is_size(to_unit) {
-            ([from, to].map(|end| Bytes::parse(end).map(|bytes| bytes.0)), "")
-        } else {
-            ([from, to].map(|end| Nanos::parse(end).map(|time| time.0)), "ns")
-        };
-        let [from, to] = ends.map(|end| end.map(|end| u128::from(end) * MILLION));
+        // The smaller unit is for both.
+        let (from_scale, to_scale) = scales(from_unit, to_unit)?;
+        let is_less = from_scale <= to_scale;
+        let (least, unit) = if is_less { (from_scale, from_unit) } else { (to_scale, to_unit) };
+        let [from, to] = [(from_number, from_scale), (to_number, to_scale)]
+            .map(|(number, scale)| number.checked_mul(u128::from(scale / least)));
         Some(Self { from: from?, to: to?, count, unit })
     }
 
@@ -110,6 +109,13 @@ impl<'a> Range<'a> {
         };
         (0..=steps).map(value).collect()
     }
+}
+
+/// How many bytes two units of sizes are, or nanoseconds two of times.
+fn scales(one: &str, other: &str) -> Option<(u64, u64)> {
+    let bytes = |unit: &str| Bytes::parse(&format!("1{unit}")).map(|bytes| bytes.0);
+    let nanos = |unit: &str| Nanos::parse(&format!("1{unit}")).map(|time| time.0);
+    bytes(one).zip(bytes(other)).or_else(|| nanos(one).zip(nanos(other)))
 }
 
 /// The number in millionths, and the unit behind it.
@@ -174,12 +180,16 @@ mod tests {
         let rows: &[(&str, Option<&[&str]>)] = &[
             ("64M..256M/3",   Some(&["64M", "160M", "256M"])),
             ("64..256M/3",    Some(&["64M", "160M", "256M"])),
-            ("512K..1M/2",    Some(&["524288", "1048576"])),
-            ("1ms..1s/2",     Some(&["1000000ns", "1000000000ns"])),
+            ("512K..1M/2",    Some(&["512K", "1024K"])),
+            ("64M..1G/5",     Some(&["64M", "304M", "544M", "784M", "1024M"])),
+            ("1.5G..64MiB/3", Some(&["1536MiB", "800MiB", "64MiB"])),
+            ("1ms..1s/2",     Some(&["1ms", "1000ms"])),
             ("1%..50%/2",     Some(&["1%", "50%"])),
             ("64M",           Some(&["64M"])),
             ("64M..1%/2",     None),
-            ("64MB..1GB/2",   None),
+            ("64MB..1GB/2",   Some(&["64MB", "1024MB"])),
+            ("64M..1s/2",     None),
+            ("18446744073709551615E..1K/2", None),
         ];
         for (text, all) in rows {
             let all = all.map(|all| all.iter().map(|&one| one.to_owned()).collect());

@@ -87,7 +87,7 @@ pub struct Args {
     #[arg(long = "partition", value_name = "NAME=SIZE[,min=SIZE]:POLICY:RULE",
           conflicts_with_all = ["device", "readahead", "sample", "plot"])]
     partitions: Vec<String>,
-    /// Whether partitions keep their sizes (off), or change them to where that brings more hits
+    /// Whether partitions keep their sizes (manual), or change them to where that brings more hits
     /// (auto)
     #[arg(long, value_name = "auto|manual", requires = "partitions", default_value = "manual",
           value_parser = specs::sizing)]

@@ -46,6 +46,9 @@ pub struct Args {
     /// Also count misses by the bytes that were requested
     #[arg(long, conflicts_with_all = ["device", "readahead"])]
     bytes: bool,
+    /// Leave out what writes: hits are those of a cache that writes pass by
+    #[arg(long)]
+    reads: bool,
     /// Stop after so many accesses of each trace
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,

@@ -93,6 +93,12 @@ pub enum TraceError {
         /// The apparent content, and the known formats.
         why: NoGuess,
     },
+    /// Reads alone were asked for.
+    #[error("{name}: it does not say which requests write: leave out --reads")]
+    NoOperations {
+        /// The trace.
+        name: String,
+    },
     /// The named format or its parameter is unknown.
     #[error("--format: {0}")]
     Format(#[from] ParamError),

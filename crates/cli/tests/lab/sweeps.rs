@@ -129,6 +129,8 @@ fn a_range_is_a_run_for_each_value() {
     kin.dedup();
     assert_eq!(kin, ["0.1", "0.2", "0.3", "0.4", "0.5"]);
     assert_eq!(column(&csv, "cache_pages")[..4], ["2", "3", "4", "2"]);
+    let csv = done(&folder, "sim a.txt --format keys --policy lru --size 64M..1G/5 --csv");
+    assert_eq!(column(&csv, "cache_pages"), ["16384", "77824", "139264", "200704", "262144"]);
     let csv = done(
         &folder,
         "sim workload:streams,n=1..3/3,each=64K --device ssd \
@@ -139,6 +141,7 @@ fn a_range_is_a_run_for_each_value() {
     assert_eq!(column(&csv, "readahead.params.max"), ["64K", "128K", "64K", "128K", "64K", "128K"]);
     for (line, said) in [
         ("sim a.txt --policy 2q:kin=0.1..0.5", "a range such as"),
+        ("sim a.txt --policy x", "w-tinylfu belady"),
         ("sim a.txt --policy 2q:kin=0.1,kin=0.2", "`kin` is given twice"),
         ("sim workload:streams,n=1,n=2", "`n` is given twice"),
         ("sim workload:streams,n=1 --device ssd:rate=1G,rate=2G", "`rate` is given twice"),

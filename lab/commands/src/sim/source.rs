@@ -9,6 +9,8 @@
 //! Where a command is called as a function (`call`), a trace may also be the caller's.
 //! To readahead, the keys of a trace are pages of one file.
 
+mod requests;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -24,13 +26,16 @@ use forerun_core::params::Share;
 use forerun_core::units::Nanos;
 use forerun_sim::replay::{Accesses, Full, Numbering};
 use forerun_sim::trace::{
-    self, AUTO, Addresses, BATCH_REQUESTS, Facts, Request, Trace, TraceError,
+    self, AUTO, Addresses, BATCH_REQUESTS, Facts, Op, Request, Trace, TraceError,
 };
 use forerun_sim::workload::{self, Access, Reader, Workload};
 use indicatif::ProgressBar;
 
 use crate::given::{Columns, Control, Input};
 use crate::specs::PAGE_BYTES;
+
+use requests::Origin;
+pub(crate) use requests::Requests;
 
 /// One trace.
 pub(crate) enum Source {
@@ -56,6 +61,10 @@ pub(crate) struct Reading {
     /// Stop after so many accesses of each trace
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
+    /// Leave out what writes: hits are those of a cache that writes pass by. A trace that does not
+    /// say what writes is refused
+    #[arg(long)]
+    reads: bool,
     /// Where the command is called as a function.
     #[arg(skip)]
     control: Option<Control>,
@@ -264,10 +273,10 @@ impl Source {
                 if !self.can_be_read_again() {
                     tell_guess(&self.name(), &trace);
                 }
-                Origin::Trace(Box::new(trace), self.name())
+                Origin::Trace(Box::new(trace))
             }
         };
-        Ok(Requests { from, left: reading.accesses_max(), control: reading.control.clone() })
+        Ok(Requests::new(from, self.name(), reading))
     }
 
     /// Its pages, at most `reading.limit`, with their `sizes` if there are some; `bar` shows how
@@ -327,7 +336,15 @@ impl Source {
             Self::Given(Input::Columns { columns, .. }) => Box::new(columns_of(columns).map(Ok)),
             _ => Box::new(self.open(reading, &ProgressBar::hidden())?),
         };
-        let reads = std::iter::from_fn(move || match requests.next()? {
+        let (reads, name) = (reading.reads, self.name());
+        let mut wanted = move || loop {
+            match requests.next()? {
+                Ok(request) if reads && request.op == Op::Write => {}
+                Ok(request) if reads => return Some(requests::read_of(request, &name)),
+                request => return Some(request),
+            }
+        };
+        let reads = std::iter::from_fn(move || match wanted()? {
             Ok(Request { first, count, op, .. }) => {
                 let bytes = u64::from(count) * page;
                 let bytes = u32::try_from(bytes).expect("requests are at most 1 GiB");
@@ -371,100 +388,6 @@ impl Source {
             Self::Workload(_) | Self::Given(_) => unreachable!("it has no bytes"),
         };
         Ok(Trace::new(&name, bytes, &reading.format, reading.skip_bad)?)
-    }
-}
-
-/// Requests, in batches.
-pub(crate) struct Requests {
-    from: Origin,
-    /// Pages that may still be sent.
-    left: u64,
-    control: Option<Control>,
-}
-
-enum Origin {
-    /// With its name, for the note on records that were passed over.
-    Trace(Box<Trace>, String),
-    /// With the facts about them.
-    Made(Box<dyn Iterator<Item = Request> + Send>, Facts),
-}
-
-impl Requests {
-    /// Puts the next requests into `batch`; false when there are no more.
-    pub(crate) fn next_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
-        if self.left == 0 || is_stopped(self.control.as_ref()) {
-            batch.clear();
-            return Ok(false);
-        }
-        let is_told = self.control.is_none();
-        match &mut self.from {
-            Origin::Trace(trace, name) => {
-                if !trace.next_batch(batch)? && trace.skipped() > 0 && is_told {
-                    note(&format!("{name}: {} broken records passed over", trace.skipped()));
-                }
-            }
-            Origin::Made(requests, _) => {
-                batch.clear();
-                batch.extend(requests.take(BATCH_REQUESTS));
-            }
-        }
-        self.cut(batch);
-        Ok(!batch.is_empty())
-    }
-
-    /// Leaves what the limit allows of `batch`.
-    fn cut(&mut self, batch: &mut Vec<Request>) {
-        let pages: u64 = batch.iter().map(|request| u64::from(request.count)).sum();
-        if pages <= self.left {
-            self.left -= pages;
-            return;
-        }
-        let mut kept = 0;
-        for request in batch.iter_mut() {
-            if self.left == 0 {
-                break;
-            }
-            let count = u32::try_from(self.left).map_or(request.count, |l| l.min(request.count));
-            if count < request.count {
-                let bytes = u64::from(count) * u64::from(PAGE_BYTES) - u64::from(request.skew);
-                (request.bytes, request.count) = (bytes.min(request.bytes), count);
-            }
-            self.left -= u64::from(count);
-            kept += 1;
-        }
-        batch.truncate(kept);
-    }
-
-    /// The facts about the requests; certain after the first batch.
-    pub(crate) fn facts(&self) -> Facts {
-        match &self.from {
-            Origin::Trace(trace, _) => trace.facts(),
-            Origin::Made(_, facts) => *facts,
-        }
-    }
-
-    /// The name of a device of the requests so far, where the trace has names.
-    pub(crate) fn device_name(&self, device: u32) -> Option<&str> {
-        match &self.from {
-            Origin::Trace(trace, _) => trace.device_name(device),
-            Origin::Made(..) => None,
-        }
-    }
-
-    /// The guessed format; none where it was given.
-    pub(crate) fn guess(&self) -> Option<&str> {
-        match &self.from {
-            Origin::Trace(trace, _) => trace.guess(),
-            Origin::Made(..) => None,
-        }
-    }
-
-    /// Broken records passed over so far.
-    pub(crate) fn skipped(&self) -> u64 {
-        match &self.from {
-            Origin::Trace(trace, _) => trace.skipped(),
-            Origin::Made(..) => 0,
-        }
     }
 }
 
@@ -526,18 +449,19 @@ fn columns_of(columns: &Arc<Columns>) -> impl Iterator<Item = Request> + Send + 
 fn limited(mut workload: Workload, reading: &Reading) -> Workload {
     let left = Arc::new(AtomicU64::new(reading.accesses_max()));
     let readers = std::mem::take(&mut workload.readers);
-    let stopping = |reader| stopping(reader, &left, reading.control.clone());
+    let stopping = |reader| stopping(reader, &left, reading);
     workload.readers = readers.into_iter().map(stopping).collect();
     workload
 }
 
-fn stopping(mut reader: Reader, left: &Arc<AtomicU64>, control: Option<Control>) -> Reader {
-    let left = Arc::clone(left);
+fn stopping(mut reader: Reader, left: &Arc<AtomicU64>, reading: &Reading) -> Reader {
+    let (left, control, reads) = (Arc::clone(left), reading.control.clone(), reading.reads);
     Reader::new(std::iter::from_fn(move || {
         // One thread drives all readers, so the count is exact.
         let before = left.load(Ordering::Relaxed);
         let ends = before == 0 || is_stopped(control.as_ref());
-        let mut access = if ends { return None } else { reader.next()? };
+        let mut next = || reader.find(|access| !reads || access.op != Op::Write);
+        let mut access = if ends { return None } else { next()? };
         let (first, end) = pages(&access);
         let taken = (end - first).min(before);
         left.store(before - taken, Ordering::Relaxed);
@@ -555,10 +479,20 @@ const FILE_PAGES_MAX: u64 = 1 << 38;
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use forerun_testkit::Scratch;
+
     use super::*;
 
     fn reading(limit: u64) -> Reading {
-        Reading { format: AUTO.into(), skip_bad: 0, limit: Some(limit), control: None }
+        Reading {
+            format: AUTO.into(),
+            skip_bad: 0,
+            limit: Some(limit),
+            reads: false,
+            control: None,
+        }
     }
 
     fn keys(text: &str, limit: u64) -> Vec<u64> {
@@ -597,6 +531,41 @@ mod tests {
         assert_eq!(first.len(), 3);
         assert_eq!(all.len(), 30);
         assert_eq!(keys("workload:thrash,streams=3,each=40K", u64::MAX), all);
+    }
+
+    #[test]
+    fn reads_alone_are_those_that_a_trace_calls_so() {
+        let text = "0,Read,0,4096\n1,Write,8192,4096\n2,Write,4096,8192\n3,Read,8192,8192\n";
+        let scratch = Scratch::new("reads");
+        let trace = |name, heading: &str| scratch.file(name, format!("{heading}\n{text}"));
+        let told = trace("told.csv", "time,op,offset,size");
+        let untold = trace("untold.csv", "time,other,offset,size");
+        let read = |trace: &Path, reads, limit| -> Result<(Vec<u64>, Vec<u64>)> {
+            let source = Source::File(trace.to_owned());
+            let reading = Reading { reads, ..reading(limit) };
+            let mut keys = source.keys(&reading, false, &ProgressBar::hidden())?;
+            let mut all = Accesses::default();
+            while keys.more(&mut all)? {}
+            let Timed { workload, broken } = source.workload(&reading, 4)?;
+            let pages_of = |access: Access| pages(&access).0..pages(&access).1;
+            let on_device = workload.readers.into_iter().flatten().flat_map(pages_of).collect();
+            let broken = broken.lock().unwrap().take();
+            broken.map_or(Ok((all.keys, on_device)), |error| Err(error.into()))
+        };
+        #[rustfmt::skip]
+        let rows: [(bool, u64, &[u64]); 4] = [ // reads alone, limit, pages
+            (false, u64::MAX, &[0, 2, 1, 2, 2, 3]),
+            (true,  u64::MAX, &[0, 2, 3]),
+            (true,  2,        &[0, 2]),
+            (true,  1,        &[0]),
+        ];
+        for (reads, limit, expected) in rows {
+            let (keys, on_device) = read(&told, reads, limit).unwrap();
+            assert_eq!((&keys[..], &on_device[..]), (expected, expected), "{reads} {limit}");
+        }
+        assert_eq!(read(&untold, false, u64::MAX).unwrap().0, [0, 2, 1, 2, 2, 3]);
+        let refused = read(&untold, true, u64::MAX).unwrap_err().to_string();
+        assert!(refused.contains("does not say which requests write"), "{refused}");
     }
 
     #[test]

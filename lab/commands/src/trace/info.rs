@@ -246,7 +246,8 @@ impl Info {
         if let Some(devices) = self.devices {
             row("devices", devices.to_string());
         }
-        row("reads", self.read_share.map_or("not told".into(), percent));
+        let of_requests = |share| format!("{} of the requests", percent(share));
+        row("reads", self.read_share.map_or("not told".into(), of_requests));
         row("time", self.seconds.map_or("not told".into(), time));
         if let Some(sizes) = &self.request_bytes {
             let (min, max) = (bytes(sizes.min), bytes(sizes.max));

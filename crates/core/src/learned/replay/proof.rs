@@ -125,6 +125,6 @@ fn first(seeks: Option<bool>) -> Cost {
     }
 }
 
-const SEEKS_FIRST: u64 = 4;
+const SEEKS_FIRST: u64 = 1;
 const SEEKING_BYTES_FIRST: u64 = 1 << 20;
 const BYTES_FIRST: u64 = 8 << 20;
