@@ -59,14 +59,17 @@ pub fn expand<T>(
     Ok(specs)
 }
 
-/// The values of `text`, where it is a range such as `64M..1G/5`; it alone where it is none.
+/// The sizes of `text`, where it is a range such as `64M..1G/5`, without a unit whole ones; it alone
+/// where it is none.
 #[must_use]
 pub fn values(text: &str) -> Option<Vec<String>> {
-    if is_range(text) {
-        Range::of(text).map(|it| it.values(false))
-    } else {
-        Some(vec![text.into()])
+    if !is_range(text) {
+        return Some(vec![text.into()]);
     }
+    let range = Range::of(text)?;
+    let mut values = range.values(range.unit.is_empty());
+    values.dedup();
+    (values.len() == range.count).then_some(values)
 }
 
 fn is_range(text: &str) -> bool {
@@ -88,15 +91,23 @@ impl<'a> Range<'a> {
         let count = count.parse().ok().filter(|count| (2..=SPECS_MAX).contains(count))?;
         let ((from_number, from_unit), (to_number, to_unit)) = (cut(from)?, cut(to)?);
         if from_unit == to_unit || from_unit.is_empty() {
-            return Some(Self { from: from_number, to: to_number, count, unit: to_unit });
+            return Self { from: from_number, to: to_number, count, unit: to_unit }.bounded();
         }
         // The smaller unit is for both.
         let (from_scale, to_scale) = scales(from_unit, to_unit)?;
         let is_less = from_scale <= to_scale;
         let (least, unit) = if is_less { (from_scale, from_unit) } else { (to_scale, to_unit) };
+        // A number alone is another thing to some: pages, to sizes of caches.
+        let unit = if unit.is_empty() { "B" } else { unit };
         let [from, to] = [(from_number, from_scale), (to_number, to_scale)]
             .map(|(number, scale)| number.checked_mul(u128::from(scale / least)));
-        Some(Self { from: from?, to: to?, count, unit })
+        Self { from: from?, to: to?, count, unit }.bounded()
+    }
+
+    /// Itself, if its values are no larger than numbers are.
+    fn bounded(self) -> Option<Self> {
+        let most = u128::from(u64::MAX) * MILLION;
+        (self.from <= most && self.to <= most).then_some(self)
     }
 
     fn values(&self, is_whole: bool) -> Vec<String> {
@@ -189,7 +200,14 @@ mod tests {
             ("64M..1%/2",     None),
             ("64MB..1GB/2",   Some(&["64MB", "1024MB"])),
             ("64M..1s/2",     None),
-            ("18446744073709551615E..1K/2", None),
+            ("1000..2000/4",  Some(&["1000", "1333", "1667", "2000"])),
+            ("64M..1000/2",   Some(&["67108864B", "1000B"])),
+            ("64M..64M/2",    None),
+            ("1M..1m/2",      None),
+            ("1..3/4",        None),
+            ("18446744073709551615E..1K/2",      None),
+            ("99999999999999999999T..1B/1024",   None),
+            ("99999999999999999999T..1T/1024",   None),
         ];
         for (text, all) in rows {
             let all = all.map(|all| all.iter().map(|&one| one.to_owned()).collect());

@@ -102,7 +102,7 @@ impl Cache {
         let frames = Arc::new(Frames::new(core.settings().frames, page_bytes)?);
         let files = Files::new(settings.files.clone())?;
         files.register(&frames);
-        let (index, publisher) = Index::new(frames);
+        let (index, publisher) = Index::new(frames)?;
         let (clock, hit_buffer) = (Clock::start(), HitBuffer::new());
         let starving = Arc::new(AtomicBool::new(false));
         let (sees_requests, parts) = (core.sees_requests(), Arc::new(Shares::new(&core)));

@@ -31,7 +31,7 @@ use forerun_core::{
     units::{FrameId, PageId},
 };
 
-use crate::frames::{Frames, Pin, Publication, PublishOutcome};
+use crate::frames::{Frames, NoMemory, Pin, Publication, PublishOutcome};
 use buckets::Buckets;
 
 /// See the module.
@@ -69,11 +69,14 @@ pub struct Publisher {
 
 impl Index {
     /// An index of pages in `frames`, none published, and its publisher.
-    #[must_use]
-    pub fn new(frames: Arc<Frames>) -> (Arc<Self>, Publisher) {
-        let buckets = Buckets::new(frames.count());
+    ///
+    /// # Errors
+    /// The memory cannot be had.
+    pub fn new(frames: Arc<Frames>) -> Result<(Arc<Self>, Publisher), NoMemory> {
+        let refused = NoMemory { count: frames.count(), page_bytes: frames.page_bytes() };
+        let buckets = Buckets::new(frames.count()).map_err(|_| refused)?;
         let index = Arc::new(Self { frames, buckets });
-        (Arc::clone(&index), Publisher { index })
+        Ok((Arc::clone(&index), Publisher { index }))
     }
 
     /// Pins the frame that `page` is in, if it is published. No lock, no allocation, no system

@@ -22,7 +22,7 @@ use forerun_io::{
 const PAGE_BYTES: usize = 64;
 
 fn index(frames: u32) -> (Arc<Index>, Publisher) {
-    Index::new(Arc::new(Frames::new(frames, PAGE_BYTES).unwrap()))
+    Index::new(Arc::new(Frames::new(frames, PAGE_BYTES).unwrap())).unwrap()
 }
 
 fn page(file: u32, index: u64) -> PageId {

@@ -46,7 +46,7 @@ fn byte(page: PageId) -> u8 {
 
 /// An index of `count` frames, and its publisher.
 fn index(count: u32) -> (Arc<Index>, Publisher) {
-    Index::new(Arc::new(Frames::new(count, PAGE_BYTES).unwrap()))
+    Index::new(Arc::new(Frames::new(count, PAGE_BYTES).unwrap())).unwrap()
 }
 
 /// Fills a frame that is loose with the bytes of `page`, in two steps.

@@ -80,7 +80,7 @@ pub struct Args {
     make: bool,
     /// Write what the trace writes, too; without it a replay in real time only reads. Refuses what
     /// is mounted or in use, and what forerun did not make
-    #[arg(long)]
+    #[arg(long, conflicts_with = "reads")]
     write: bool,
     /// Also write to a block device, or to a file that forerun did not make: its bytes are lost
     #[arg(long, requires_all = ["write", "on"])]

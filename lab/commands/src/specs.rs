@@ -68,9 +68,19 @@ pub(crate) fn policies(text: &str, future: bool) -> Result<Vec<String>> {
                  --device"
             )));
         }
-        specs.extend(each(&spec, "--policy", names::POLICIES, replay::show)?);
+        specs.extend(each(&spec, "--policy", names::POLICIES, |spec| show(spec, future))?);
     }
     Ok(specs)
+}
+
+/// What `spec` is made of; names what there is where there is no such policy.
+fn show(spec: &str, future: bool) -> Result<Vec<(&'static str, String)>, ParamError> {
+    replay::show(spec).map_err(|mut error| {
+        if let (ParamError::UnknownName { known, .. }, true) = (&mut error, future) {
+            known.push(belady::NAME);
+        }
+        error
+    })
 }
 
 /// Sizes of I/Os: multiples of `unit` up to a mebibyte, `form` in words.
@@ -141,8 +151,11 @@ impl Size {
         if let Some(percent) = text.strip_suffix('%') {
             return Share::parse(percent).filter(|share| share.ppm > 0).map(Self::Share);
         }
-        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-        let scale = if digits { 1 } else { u64::from(PAGE_BYTES) };
+        let is_of_pages = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        if is_of_pages && text.contains('.') {
+            return None;
+        }
+        let scale = if is_of_pages { 1 } else { u64::from(PAGE_BYTES) };
         let pages = u32::try_from(Bytes::parse(text)?.0 / scale).ok()?;
         (1..=PAGES_MAX).contains(&pages).then_some(Self::Pages(pages))
     }
@@ -230,6 +243,8 @@ mod tests {
             ("100%",     Some(1_000)),
             ("67108864", Some(1 << 26)),
             ("0",        None),
+            ("5000.5",   None),
+            ("1000B",    None),
             ("0%",       None),
             ("1K",       None),
             ("-1",       None),
@@ -247,5 +262,10 @@ mod tests {
         assert_eq!(Size::parse("1000%").unwrap().pages(u64::MAX), PAGES_MAX);
         assert_eq!(sizes("1,2M,3%").unwrap().len(), 3);
         assert!(sizes("1,,2").is_err());
+        let pages = |text| sizes(text).unwrap().into_iter().map(|size| size.pages(0)).collect();
+        let (even, uneven): (Vec<u32>, Vec<u32>) = (pages("64M..1G/5"), pages("1000..2000/4"));
+        assert_eq!(even, [16_384, 77_824, 139_264, 200_704, 262_144]);
+        assert_eq!(uneven, [1_000, 1_333, 1_667, 2_000]);
+        assert!(sizes("64M..1000/2").is_err());
     }
 }

@@ -94,7 +94,7 @@ pub enum TraceError {
         why: NoGuess,
     },
     /// Reads alone were asked for.
-    #[error("{name}: it does not say which requests write: leave out --reads")]
+    #[error("{name}: it does not say of each request whether it writes: leave out --reads")]
     NoOperations {
         /// The trace.
         name: String,

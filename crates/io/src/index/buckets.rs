@@ -19,6 +19,8 @@
 //! None. One thread at a time inserts and removes; any number find meanwhile. A finder may miss an
 //! entry that comes or goes just now, and what it finds may have changed: it checks the frame.
 
+use std::collections::TryReserveError;
+
 use forerun_core::units::FrameId;
 
 use crate::{
@@ -38,11 +40,14 @@ struct Bucket {
 
 impl Buckets {
     /// For at most `frames` entries.
-    pub(super) fn new(frames: u32) -> Self {
+    ///
+    /// # Errors
+    /// The memory cannot be had.
+    pub(super) fn new(frames: u32) -> Result<Self, TryReserveError> {
         let room = 2 * u64::from(frames);
         let count = room.div_ceil(BUCKET_ENTRIES as u64).max(1);
         let count = usize::try_from(count).expect("no more than there are frames");
-        Self(in_huge_pages(count, Bucket::new).expect("far less memory than the frames have"))
+        in_huge_pages(count, Bucket::new).map(Self)
     }
 
     /// The first answer of `look` for a frame with this hash.
@@ -176,7 +181,7 @@ mod tests {
 
     #[test]
     fn entries_of_a_full_bucket_go_to_the_next_and_around_the_end() {
-        let buckets = Buckets::new(12); // 4 buckets
+        let buckets = Buckets::new(12).unwrap(); // 4 buckets
         let last = u64::from(u32::MAX);
         for frame in 0..12 {
             buckets.insert(last, FrameId(frame));
@@ -197,13 +202,13 @@ mod tests {
 
     #[test]
     fn one_frame_and_none_have_a_bucket() {
-        assert_eq!((Buckets::new(0).0.len(), Buckets::new(1).0.len()), (1, 1));
-        assert_eq!(all(&Buckets::new(0), 5), []);
+        assert_eq!((Buckets::new(0).unwrap().0.len(), Buckets::new(1).unwrap().0.len()), (1, 1));
+        assert_eq!(all(&Buckets::new(0).unwrap(), 5), []);
     }
 
     #[test]
     fn the_first_answer_ends_the_search() {
-        let buckets = Buckets::new(4);
+        let buckets = Buckets::new(4).unwrap();
         buckets.insert(9, FrameId(2));
         buckets.insert(9, FrameId(3));
         assert_eq!(buckets.find(9, |frame| (frame.0 == 3).then_some("three")), Some("three"));
@@ -225,7 +230,8 @@ mod tests {
     fn what_was_inserted_and_not_removed_is_found_under_any_collisions() {
         for (why, hash) in HASHES {
             for frames in [1, 3, 7, 8, 20] {
-                let (buckets, mut prng) = (Buckets::new(frames), Prng::new(u64::from(frames)));
+                let (buckets, mut prng) =
+                    (Buckets::new(frames).unwrap(), Prng::new(u64::from(frames)));
                 let mut twin = BTreeMap::new(); // Frame to hash.
                 for _ in 0..400 {
                     let frame = u32::try_from(prng.below(u64::from(frames))).unwrap();

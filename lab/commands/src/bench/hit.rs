@@ -34,6 +34,7 @@ use forerun_report::quantity;
 use forerun_report::quantity::read;
 use forerun_report::{Run, RunRecord, Spread, Summary};
 use forerun_steer::memory::Memory;
+use rustix::fs::statvfs;
 use serde::Serialize;
 
 use forerun_measure::{pattern_file, record};
@@ -51,7 +52,7 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
     threads: Vec<u32>,
     /// Bytes that are read, in whole pages: a run for each size [default: 64M,1G,6G, without those
-    /// that three times do not fit in the memory that is free]
+    /// that three times do not fit in the memory that is free, or once in the temporary folder]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = read::<Bytes>)]
     size: Vec<Bytes>,
     /// Read this file's first bytes [default: a file in the temporary folder]
@@ -75,14 +76,13 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<()> {
     args.results.require_places(args.file.as_deref())?;
     let sizes = sizes(args)?;
+    sizes.iter().try_for_each(|&bytes| super::check(&settings(bytes)))?;
     let each = Nanos(args.seconds.0 / sizes.len() as u64);
     let runs = args.results.journal.keep(|journal| {
         let mut runs = Vec::new();
         for &size in &sizes {
             let opened = opened(args, size)?;
-            let settings = settings(opened.bytes);
-            super::check(&settings)?;
-            let cache = journal::cache(settings, journal).map_err(refused)?;
+            let cache = journal::cache(settings(opened.bytes), journal).map_err(refused)?;
             let measured = measured(args, each, &cache, &opened);
             runs.extend(measured.with_context(|| opened.name.clone())?);
         }
@@ -98,7 +98,9 @@ fn sizes(args: &Args) -> Result<Vec<u64>> {
     let mut sizes = args.size.clone();
     if sizes.is_empty() {
         let free = Memory::here().room().free_bytes.unwrap_or(0);
-        sizes.extend(SIZES.into_iter().filter(|size| *size == SIZES[0] || size.0 * 3 <= free));
+        let disk = statvfs(&std::env::temp_dir()).map_or(0, |it| it.f_bavail * it.f_frsize);
+        let fits = |size: &Bytes| size.0 * 3 <= free && (args.file.is_some() || size.0 <= disk);
+        sizes.extend(SIZES.into_iter().filter(|size| *size == SIZES[0] || fits(size)));
     }
     let known = args.file.clone().map(|path| Target::file(path, Backend::Auto)).transpose()?;
     let file_bytes = known.map_or(u64::MAX, |target| target.bytes());

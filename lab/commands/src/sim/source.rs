@@ -565,7 +565,7 @@ mod tests {
         }
         assert_eq!(read(&untold, false, u64::MAX).unwrap().0, [0, 2, 1, 2, 2, 3]);
         let refused = read(&untold, true, u64::MAX).unwrap_err().to_string();
-        assert!(refused.contains("does not say which requests write"), "{refused}");
+        assert!(refused.contains("does not say of each request whether it writes"), "{refused}");
     }
 
     #[test]

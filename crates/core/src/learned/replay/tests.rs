@@ -357,6 +357,22 @@ fn a_list_is_followed_once_a_half_of_what_was_last_seen_is_listed() {
 }
 
 #[test]
+fn an_entry_of_a_few_ranges_waits_for_a_use_or_the_kind_of_device() {
+    let prepared =
+        || Replay::new(entries(20).into_iter().map(|it| ReplayEntry { ranges: 2, ..it }));
+    let mut unknown = prepared();
+    let mut out = Vec::new();
+    unknown.issue(1_000, 1 << 30, None, &mut out);
+    assert_eq!(out, [], "a device that may seek");
+    unknown.issue(1_000, 1 << 30, Some(false), &mut out);
+    assert_eq!(out, (0..16).collect::<Vec<_>>(), "one that does not");
+    let mut seeking = prepared();
+    assert_eq!(issue_seeking(&mut seeking), 0);
+    seeking.used(millis(1), 7);
+    assert_eq!(issue_seeking(&mut seeking), 1, "a use pays");
+}
+
+#[test]
 fn what_was_judged_counts_more_than_what_was_seen() {
     let mut replay =
         Replay::new(entries(1_000).into_iter().map(|it| ReplayEntry { place: 0, ..it }));

@@ -39,25 +39,24 @@ impl Requests {
 
     /// Puts the next requests into `batch`; false when there are no more.
     pub(crate) fn next_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
-        if self.left == 0 || is_stopped(self.control.as_ref()) {
-            batch.clear();
-            return Ok(false);
-        }
-        loop {
+        while self.left > 0 && !is_stopped(self.control.as_ref()) {
             self.read(batch)?;
             if batch.is_empty() {
                 return Ok(false);
             }
             if self.reads {
                 batch.retain(|request| request.op != Op::Write);
-                let untold = batch.iter().find(|request| request.op == Op::Unknown);
-                untold.map_or(Ok(()), |&request| read_of(request, &self.name).map(|_| ()))?;
+            }
+            self.cut(batch);
+            if self.reads {
+                batch.iter().try_for_each(|&request| read_of(request, &self.name).map(|_| ()))?;
             }
             if !batch.is_empty() {
-                self.cut(batch);
                 return Ok(true);
             }
         }
+        batch.clear();
+        Ok(false)
     }
 
     /// Puts the next of its origin into `batch`; none when there are no more.
