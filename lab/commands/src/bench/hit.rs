@@ -98,7 +98,7 @@ fn sizes(args: &Args) -> Result<Vec<u64>> {
     let mut sizes = args.size.clone();
     if sizes.is_empty() {
         let free = Memory::here().room().free_bytes.unwrap_or(0);
-        let disk = statvfs(&std::env::temp_dir()).map_or(0, |it| it.f_bavail * it.f_frsize);
+        let disk = statvfs(std::env::temp_dir()).map_or(0, |it| it.f_bavail * it.f_frsize);
         let fits = |size: &Bytes| size.0 * 3 <= free && (args.file.is_some() || size.0 <= disk);
         sizes.extend(SIZES.into_iter().filter(|size| *size == SIZES[0] || fits(size)));
     }

@@ -93,10 +93,9 @@ impl Proof {
         self.unproven.plus(cost).is_within(self.used.times(confirmed).plus(first(seeks)))
     }
 
-    /// Whether that is so much that those behind it do not wait for a use that pays for it.
+    /// Whether that is more than a list may request before anything of it was used.
     pub(super) fn is_large(cost: Cost, seeks: Option<bool>) -> bool {
-        let first = first(seeks);
-        !cost.is_within(Cost { requests: first.requests.max(LARGE_REQUESTS), ..first })
+        !cost.is_within(first(seeks))
     }
 
     /// It was requested.
@@ -126,7 +125,6 @@ fn first(seeks: Option<bool>) -> Cost {
     }
 }
 
-const SEEKS_FIRST: u64 = 1;
-const LARGE_REQUESTS: u64 = 4;
+const SEEKS_FIRST: u64 = 4;
 const SEEKING_BYTES_FIRST: u64 = 1 << 20;
 const BYTES_FIRST: u64 = 8 << 20;
