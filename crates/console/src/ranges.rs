@@ -59,7 +59,7 @@ pub fn expand<T>(
     Ok(specs)
 }
 
-/// The sizes of `text`, where it is a range such as `64M..1G/5`, without a unit whole ones; it alone
+/// The sizes of `text`, where it is a range such as `64M..1G/5`, whole ones without a unit; itself
 /// where it is none.
 #[must_use]
 pub fn values(text: &str) -> Option<Vec<String>> {
