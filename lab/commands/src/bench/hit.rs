@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
             let opened = opened(args, size)?;
             let cache = journal::cache(settings(opened.bytes), journal).map_err(refused)?;
             let measured = measured(args, each, &cache, &opened);
-            runs.extend(measured.with_context(|| opened.name.clone())?);
+            runs.extend(measured.with_context(|| name(args))?);
         }
         Ok(runs)
     })?;
@@ -136,30 +136,27 @@ struct Opened {
     file: File,
     /// Where it can be opened again.
     path: PathBuf,
-    /// Its name in a record.
-    name: String,
     /// Whole pages, from its start.
     bytes: u64,
 }
 
 fn opened(args: &Args, bytes: u64) -> Result<Opened> {
     let Some(path) = args.file.clone() else {
-        let folder = std::env::temp_dir();
-        let file = pattern_file::unnamed(&folder, bytes)?;
-        let (path, name) = (pattern_file::own(&file), own_name());
-        return Ok(Opened { file, path, name, bytes });
+        let file = pattern_file::unnamed(&std::env::temp_dir(), bytes)?;
+        return Ok(Opened { path: pattern_file::own(&file), file, bytes });
     };
-    let name = path.display().to_string();
     if bytes == 0 {
+        let name = name(args);
         return Err(usage(format!("--file {name}: it has no whole page of {PAGE_BYTES} bytes")));
     }
-    let file = File::open(&path).with_context(|| format!("cannot open {name}"))?;
-    Ok(Opened { file, path, name, bytes })
+    let file = File::open(&path).with_context(|| format!("cannot open {}", name(args)))?;
+    Ok(Opened { file, path, bytes })
 }
 
-/// The name of a file that is made.
-fn own_name() -> String {
-    format!("a file in {}", std::env::temp_dir().display())
+/// The name of the file, in a record.
+fn name(args: &Args) -> String {
+    let made = || format!("a file in {}", std::env::temp_dir().display());
+    args.file.as_ref().map_or_else(made, |path| path.display().to_string())
 }
 
 /// A cache that holds `bytes` and a window more.
@@ -295,7 +292,7 @@ fn json_row(result: &WayResult) -> impl Serialize {
 /// The record: the way stands where a policy does, and p50 and p99 are of the samples' means. The
 /// engine's settings are those of the first size.
 fn recorded(args: &Args, results: &[WayResult]) -> RunRecord {
-    let name = args.file.as_ref().map_or_else(own_name, |path| path.display().to_string());
+    let name = name(args);
     let mut sizes: Vec<u64> = results.iter().map(|result| result.bytes).collect();
     sizes.dedup();
     let shown: Vec<String> = sizes.iter().map(|&bytes| Bytes(bytes).show()).collect();

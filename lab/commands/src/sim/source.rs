@@ -337,14 +337,8 @@ impl Source {
             _ => Box::new(self.open(reading, &ProgressBar::hidden())?),
         };
         let (reads, name) = (reading.reads, self.name());
-        let mut wanted = move || loop {
-            match requests.next()? {
-                Ok(request) if reads && request.op == Op::Write => {}
-                Ok(request) if reads => return Some(requests::read_of(request, &name)),
-                request => return Some(request),
-            }
-        };
-        let reads = std::iter::from_fn(move || match wanted()? {
+        let told = move |request| if reads { requests::told(request, &name) } else { Ok(request) };
+        let reads = std::iter::from_fn(move || match requests.next()?.and_then(&told) {
             Ok(Request { first, count, op, .. }) => {
                 let bytes = u64::from(count) * page;
                 let bytes = u32::try_from(bytes).expect("requests are at most 1 GiB");

@@ -49,7 +49,7 @@ impl Requests {
             }
             self.cut(batch);
             if self.reads {
-                batch.iter().try_for_each(|&request| read_of(request, &self.name).map(|_| ()))?;
+                batch.iter().try_for_each(|&request| told(request, &self.name).map(|_| ()))?;
             }
             if !batch.is_empty() {
                 return Ok(true);
@@ -132,8 +132,8 @@ impl Requests {
     }
 }
 
-/// `request`, which reads as far as the trace called `name` says what does.
-pub(super) fn read_of(request: Request, name: &str) -> Result<Request, TraceError> {
+/// `request`, if the trace called `name` says whether it writes.
+pub(super) fn told(request: Request, name: &str) -> Result<Request, TraceError> {
     if request.op == Op::Unknown {
         return Err(TraceError::NoOperations { name: name.to_owned() });
     }
