@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -71,6 +72,38 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < guard, "it does not come"
         os.sched_yield()
+
+
+class Interrupt:
+    """A signal whose handler raises once for each `send`."""
+
+    def __init__(self, number: int, kind: type[BaseException]) -> None:
+        self._number = number
+        self._kind = kind
+        self._left: list[None] = []
+        signal.signal(number, self._handle)
+
+    def send(self) -> None:
+        """Interrupts the main thread, from another one.
+
+        Once is not enough: a signal that comes just before Python waits for a lock does not end
+        that wait.
+        """
+        main = threading.main_thread().ident
+        assert main is not None
+        self._left.append(None)
+
+        def is_handled() -> bool:
+            signal.pthread_kill(main, self._number)
+            time.sleep(0.01)
+            return not self._left
+
+        until(is_handled)
+
+    def _handle(self, *_: object) -> None:
+        if self._left:
+            self._left.pop()
+            raise self._kind
 
 
 def run_scene(scene: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from stores import KIB, MIB, Hooked, Store, ahead, content, run_scene, until
+from stores import KIB, MIB, Hooked, Interrupt, Store, ahead, content, run_scene, until
 
 import forerun._cache
 from forerun import ForerunCache, memory_held
@@ -42,25 +42,21 @@ def raising(kind: type[BaseException]) -> None:
     signal.signal(signal.SIGALRM, handler)
 
 
-def signal_main() -> None:
-    main = threading.main_thread().ident
-    assert main is not None
-    signal.pthread_kill(main, signal.SIGALRM)
-
-
 def counted(cache: ForerunCache, name: str) -> float:
     return cache.report().as_dict()[name]
 
 
 def tracebacks_and_threads_hold_no_pages() -> None:
     """Eight reads are interrupted; their tracebacks are kept, and their sessions by a thread."""
-    raising(Stop)
+    stop = Interrupt(signal.SIGALRM, Stop)
     go_on = threading.Event()
     blocked: set[int] = set()
+    held: list[int] = []
     seen: list[bool] = []
 
     def hook(start: int, end: int) -> None:
         if start in blocked and threading.current_thread() is not threading.main_thread():
+            held.append(start)
             go_on.wait()
 
     cache = ForerunCache(0, Hooked(SIZE, hook), SIZE, memory=MEMORY, readahead="off")
@@ -82,11 +78,11 @@ def tracebacks_and_threads_hold_no_pages() -> None:
 
         def interrupt(before: float = before) -> None:
             until(lambda: counted(cache, "stalls") == before + 2)
-            signal_main()
+            stop.send()
 
         threads.append(threading.Thread(target=other, daemon=True))
         threads[-1].start()
-        until(lambda before=before: counted(cache, "stalls") == before + 1)  # type: ignore[misc]
+        until(lambda start=start: start in held)  # type: ignore[misc]
         threads.append(threading.Thread(target=interrupt, daemon=True))
         threads[-1].start()
         try:

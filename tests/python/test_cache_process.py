@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stores import MIB, Hooked, Store, content, run_scene, until
+from stores import MIB, Hooked, Interrupt, Store, content, run_scene, until
 
 from forerun import ForerunCache, memory_held
 from forerun._cache import _pool
@@ -139,10 +139,11 @@ def an_interrupt_while_another_fetches() -> None:
         go_on.wait()
 
     cache = ForerunCache(0, Hooked(SIZE, hook), SIZE)
+    pressed = Interrupt(signal.SIGINT, KeyboardInterrupt)
 
     def interrupt() -> None:
         until(lambda: cache.report().as_dict()["stalls"] == 2)
-        os.kill(os.getpid(), signal.SIGINT)
+        pressed.send()
 
     first = threading.Thread(target=lambda: seen.append(right(cache, 0, 5000)))
     second = threading.Thread(target=interrupt)
