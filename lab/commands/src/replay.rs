@@ -94,7 +94,7 @@ pub struct Args {
     #[arg(long = "partition", value_name = "NAME=SIZE:POLICY[+READAHEAD]:RULE")]
     partitions: Vec<String>,
     /// Cache sizes: pages, or bytes with a suffix: a row each
-    #[arg(long, value_name = "SIZE,...", default_value = "64M")]
+    #[arg(long, visible_alias = "size", value_name = "SIZE,...", default_value = "64M")]
     cache: String,
     /// Readahead policies, NAME[:key=value,...]: a row each
     #[arg(long, value_name = "NAME,...", default_value = "off")]

@@ -169,7 +169,7 @@ fn what_cannot_be_replayed_is_refused_with_a_remedy() {
         (&[&trace, "--device", "hdd*0"],                     2, "1 to 64 devices"),
         (&[&trace, "--device", "hdd", "--policy", "lur"],    2, "lru"),
         (&[&trace, "--device", "hdd", "--speed", "0"],       2, "0.001 to 1000"),
-        (&[&trace, "--device", "hdd", "--cache", "10%"],     2, "--cache"),
+        (&[&trace, "--device", "hdd", "--size", "10%"],      2, "--cache"),
         (&[&trace, "--device", "hdd*2", "--real-time"],      2, "one device alone"),
         (&[&trace, "--on", small],                           1, "larger file"),
         (&[keys, "--device", "hdd", "--format", "keys"],     1, "blocks"),

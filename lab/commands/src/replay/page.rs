@@ -22,7 +22,7 @@ use crate::specs::PAGE_BYTES;
 
 /// The contents of the page of `rows`.
 pub(super) fn sheet(plan: &Plan, rows: &[Done], left_out: u64) -> Sheet {
-    let name = plan.source.name();
+    let title = plan.source.title();
     let sizes = sizes(rows);
     let mut charts = Vec::new();
     if sizes.len() > 1 {
@@ -32,9 +32,9 @@ pub(super) fn sheet(plan: &Plan, rows: &[Done], left_out: u64) -> Sheet {
         charts.extend(responses(rows, pages));
     }
     charts.extend(sizes.last().and_then(|&pages| windows(rows, pages)));
-    let section = Section { title: name.clone(), facts: facts(plan, left_out), charts };
+    let section = Section { title: title.clone(), facts: facts(plan, left_out), charts };
     Sheet {
-        title: format!("Response times of {name}"),
+        title: format!("Response times of {title}"),
         lead: String::new(),
         command: machine::command().join(" "),
         sections: vec![section],

@@ -101,10 +101,10 @@ fn section(plan: &Plan, source: &super::Source, rows: &[RunRow]) -> Result<Secti
     let again = source.can_be_read_again();
     let survey = again.then(|| untimed::surveyed(plan, source)).transpose()?;
     let accesses = runs.first().map_or(0, |run| run.accesses);
-    let short = Path::new(&name).file_name().and_then(|name| name.to_str()).unwrap_or(&name);
+    let title = source.title();
     let unique = survey.map(|survey| survey.unique);
-    let mut section = Section::of_trace(short, accesses, unique, PAGE_BYTES);
-    section.charts.push(chart(short, &runs));
+    let mut section = Section::of_trace(&title, accesses, unique, PAGE_BYTES);
+    section.charts.push(chart(&title, &runs));
     Ok(section)
 }
 

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -227,6 +227,18 @@ impl Source {
             Self::File(path) => path.display().to_string(),
             Self::Stdin => "-".to_owned(),
             Self::Given(input) => input.name().to_owned(),
+        }
+    }
+
+    /// Its name in titles: without the folders.
+    pub(crate) fn title(&self) -> String {
+        let name = self.name();
+        match self {
+            Self::Workload(_) => name,
+            _ => match Path::new(&name).file_name() {
+                Some(last) => last.to_string_lossy().into_owned(),
+                None => name,
+            },
         }
     }
 

@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
             None => specs::sizes(super::plot::SIZES)?,
         };
         match count(source, &args.reading, &sizes).with_context(|| name.clone()) {
-            Ok(counted) => sections.push(section(&name, &counted)),
+            Ok(counted) => sections.push(section(&name, &source.title(), &counted)),
             Err(error) => failed.push((name, error)),
         }
     }
@@ -124,14 +124,9 @@ fn sheet(sections: Vec<Section>, of_the_paper: bool) -> Sheet {
     Sheet { title, lead: lead.to_owned(), command, sections }
 }
 
-fn section(name: &str, counted: &TraceCounts) -> Section {
-    let short = if name.contains(':') {
-        name
-    } else {
-        Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or(name)
-    };
+fn section(name: &str, title: &str, counted: &TraceCounts) -> Section {
     let survey = &counted.survey;
-    let mut section = Section::of_trace(short, survey.accesses, Some(survey.unique), PAGE_BYTES);
+    let mut section = Section::of_trace(title, survey.accesses, Some(survey.unique), PAGE_BYTES);
     section.facts += &charts::requests(survey);
     section.charts = charts::charts(counted, of_the_paper(name));
     section
