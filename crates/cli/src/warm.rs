@@ -5,7 +5,8 @@
 //!   none                  half of what is free
 //! ```
 //! # Invariants
-//! - What is not in memory at the end is named on stdout with the reason, and the exit status is 1.
+//! - What is not in memory at the end is named on stdout with the reason, and the exit status is 1;
+//!   as text 20 paths and how many more there are.
 //! - A signal ends the command at once, with what was fetched until then, which stays in memory.
 
 use std::path::PathBuf;
@@ -189,7 +190,10 @@ fn judge(report: &Report) -> Result<()> {
         [SkippedFile { path, why, .. }] => {
             bail!("{} is not in memory: {why}: {what}", path.display())
         }
-        many => bail!("{} paths are not in memory, as stdout says: {what}", many.len()),
+        many => {
+            let count = quantity::count(many.len() as u64);
+            bail!("{count} paths are not in memory, as stdout says: {what}")
+        }
     }
 }
 
@@ -213,9 +217,16 @@ fn text(room: &Room, report: &Report, time: Nanos) -> String {
             let bytes = quantity::bytes(file.bytes);
             vec![file.path.display().to_string(), file.why.to_string(), bytes]
         };
-        let rows: Vec<Vec<String>> = report.skipped.iter().map(row).collect();
+        let (named, others) = report.skipped.split_at(report.skipped.len().min(NAMED));
+        let rows: Vec<Vec<String>> = named.iter().map(row).collect();
         text += "\n";
         text += &output::table(&["not in memory", "why", "missing"], &rows, 2);
+        if !others.is_empty() {
+            let bytes = others.iter().map(|file| file.bytes).sum();
+            let (count, bytes) = (quantity::count(others.len() as u64), quantity::bytes(bytes));
+            let line = format!("and {count} more with {bytes}: --csv and --json name them\n");
+            text.push_str(&line);
+        }
     }
     if report.is_cut {
         text += "\nmore files than are listed at once: the others were not examined\n";
@@ -268,6 +279,9 @@ impl WarmRecord {
         }
     }
 }
+
+/// Paths that are not in memory, as text: so many are named.
+const NAMED: usize = 20;
 
 /// Leaves as much for other programs.
 const DEFAULT: Budget = Budget::Share(Share::percent(50 * 100));

@@ -96,6 +96,20 @@ fn what_is_not_in_memory_is_named_and_the_status_is_1() {
 }
 
 #[test]
+fn twenty_of_many_that_are_not_in_memory_are_named_as_text_and_all_as_data() {
+    let folder = Folder::new("many-left");
+    let none: Vec<String> = (0..33).map(|number| folder.path(&format!("none-{number}"))).collect();
+    let words: Vec<&str> = none.iter().map(String::as_str).collect();
+    let Ended { status, out, err } = ended(&mut warm(&words));
+    let named = out.lines().filter(|line| line.contains("none-")).count();
+    assert_eq!((status, named), (Some(1), 20), "{out}");
+    assert!(out.ends_with("and 13 more with 0 B: --csv and --json name them\n"), "{out}");
+    assert!(err.contains("33 paths are not in memory"), "{err}");
+    let Ended { out, .. } = ended(&mut warm(&[&words[..], &["--csv"]].concat()));
+    assert_eq!(out.lines().filter(|line| line.contains("none-")).count(), 33, "{out}");
+}
+
+#[test]
 fn what_makes_no_sense_is_bad_usage() {
     #[rustfmt::skip]
     let rows: &[(&[&str], &str)] = &[ // words  said
