@@ -111,6 +111,8 @@ def resources() -> tuple[int, int, int]:
 
 
 def an_interrupt_in_the_own_fetch() -> None:
+    # A script's background job has it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupts = [0]
 
     def hook(start: int, end: int) -> None:

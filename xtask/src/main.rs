@@ -16,7 +16,7 @@ mod tidy;
 use std::num::NonZeroU32;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
@@ -83,8 +83,9 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    let root = root();
-    let done = match Chore::parse() {
+    let (root, chore) = (root(), Chore::parse());
+    take_interrupts();
+    let done = match chore {
         Chore::Tidy => tidy::run(&root),
         Chore::Ci(skips) => ci::run(&root, skips),
         Chore::Python { full, skips } => ci::python(&root, full, skips),
@@ -112,6 +113,31 @@ fn main() -> ExitCode {
         }
     }
 }
+
+/// Becomes itself with the usual handlers of SIGINT and SIGQUIT where it inherited them ignored, as
+/// a script's background job does: its tests interrupt programs. Without an `env` that can, it goes
+/// on as it is.
+fn take_interrupts() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    if mask & INTERRUPTS == 0 {
+        return;
+    }
+    let usual = || {
+        let mut env = Command::new("env");
+        env.arg("--default-signal=INT,QUIT");
+        env
+    };
+    let can = usual().arg("true").stderr(Stdio::null()).status().is_ok_and(|it| it.success());
+    if let (true, Ok(itself)) = (can, std::env::current_exe()) {
+        let error = usual().arg(itself).args(std::env::args_os().skip(1)).exec();
+        eprintln!("cargo xtask: SIGINT stays ignored: {error}");
+    }
+}
+
+/// SIGINT and SIGQUIT in a mask of signals.
+const INTERRUPTS: u64 = 0b110;
 
 /// Builds the program that `run` has cargo run, and becomes it with `words`: a signal meets no
 /// process in between, and the exit status is the program's.
