@@ -3,6 +3,8 @@
 //! Bounds that the driver state must not meet are checked after every step; what the run reached is
 //! counted, since a check that reaches nothing proves nothing.
 
+mod answers;
+
 use std::collections::BTreeMap;
 
 use forerun_core::cache::{Cache, PartitionStats, PartitionView, Stats};
@@ -13,7 +15,7 @@ use forerun_core::prng::Prng;
 use forerun_core::units::{FileId, HandleId, Nanos, PageId, PartitionId, RequestId};
 
 use super::driver_state::DriverState;
-use super::store::{Changing, ClientRequest, Fill, Operation, Writing};
+use super::store::{Changing, ClientRequest, Operation, Writing};
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
@@ -352,92 +354,6 @@ impl Run {
         self.send(Event::Cancel { request })
     }
 
-    /// The store completes one of its operations, in whole or in part.
-    fn answer(&mut self) -> Result<(), String> {
-        if self.driver.operations.is_empty() {
-            return Ok(());
-        }
-        let at = usize::try_from(self.draw(self.driver.operations.len() as u64)).expect("small");
-        let operation = self.driver.operations.swap_remove(at);
-        let fails = self.faults && self.draw(8) == 0;
-        match operation {
-            Operation::Fetch { page, mut frames } => {
-                let later = frames.split_off(1 + self.count(frames.len() as u64) as usize);
-                self.rest_of(Operation::Fetch { page: after(page, &frames), frames: later });
-                let (first, count) = (frames[0], u32::try_from(frames.len()).expect("small"));
-                for (index, &frame) in (page.index..).zip(&frames) {
-                    let read = self.driver.store.read(PageId { index, ..page });
-                    let content = self.driver.read_before.remove(&frame).unwrap_or(read);
-                    let view = self.driver.frame(frame);
-                    view.busy = false;
-                    view.content = if fails { [u64::MAX; 2] } else { content };
-                }
-                if fails {
-                    return self.send(Event::Failed { first, count, errno: 5 });
-                }
-                self.send(Event::Arrived { first, count })
-            }
-            Operation::Write { page, mut frames, mut contents } => {
-                let now = 1 + self.count(frames.len() as u64) as usize;
-                let (later, left) = (frames.split_off(now), contents.split_off(now));
-                let rest = after(page, &frames);
-                self.rest_of(Operation::Write { page: rest, frames: later, contents: left });
-                let (first, count) = (frames[0], u32::try_from(frames.len()).expect("small"));
-                for (index, &content) in (page.index..).zip(&contents) {
-                    // A failed write may have reached the store all the same.
-                    if !fails || self.draw(2) == 0 {
-                        self.driver.store.write(PageId { index, ..page }, content);
-                    }
-                }
-                if fails {
-                    self.driver.saw("write failed");
-                    return self.send(Event::WriteFailed { first, count, errno: 28 });
-                }
-                self.send(Event::Written { first, count })
-            }
-            Operation::Change { request, changing } => {
-                if fails {
-                    self.driver.saw("change failed");
-                    return self.send(Event::Changed { request, errno: 95 });
-                }
-                if changing.keeps_first {
-                    self.driver.saw("cut within a page");
-                }
-                self.driver.make(request, changing);
-                self.send(Event::Changed { request, errno: 0 })
-            }
-            Operation::Sync { file } => {
-                if fails {
-                    self.driver.saw("sync failed");
-                    let DriverState { store, random, .. } = &mut self.driver;
-                    store.lose(file, || random.below(2) == 0);
-                    return self.send(Event::Synced { file, errno: 5 });
-                }
-                self.driver.store.sync(file);
-                self.send(Event::Synced { file, errno: 0 })
-            }
-        }
-    }
-
-    fn rest_of(&mut self, operation: Operation) {
-        let frames = match &operation {
-            Operation::Fetch { frames, .. } | Operation::Write { frames, .. } => frames.len(),
-            Operation::Sync { .. } | Operation::Change { .. } => 0,
-        };
-        if frames > 0 {
-            self.driver.operations.push(operation);
-        }
-    }
-
-    fn end_fill(&mut self) -> Result<(), String> {
-        if self.driver.fills.is_empty() {
-            return Ok(());
-        }
-        let at = usize::try_from(self.draw(self.driver.fills.len() as u64)).expect("small");
-        let Fill { request, frame } = self.driver.fills.swap_remove(at);
-        self.send(Event::Filled { request, frame })
-    }
-
     fn let_go(&mut self) {
         if !self.driver.held.is_empty() {
             let at = usize::try_from(self.draw(self.driver.held.len() as u64)).expect("small");
@@ -616,8 +532,4 @@ impl Run {
         });
         CheckOutcome { digest, journal, actions, seen }
     }
-}
-
-fn after(page: PageId, frames: &[forerun_core::units::FrameId]) -> PageId {
-    PageId { index: page.index + frames.len() as u64, ..page }
 }
