@@ -1,7 +1,8 @@
 //! How the store answers, and when a client has its page.
 //!
-//! In any order, in parts, with errors: a fetch that fails leaves no page of the file in its frames,
-//! a write that fails may have reached the store, a sync that fails may lose what it was to keep.
+//! In any order, in parts, with errors: a fetch that fails leaves no page of the file in its
+//! frames, a write that fails may have reached the store, a sync that fails may lose what it was to
+//! keep.
 
 use forerun_core::event::Event;
 use forerun_core::units::{FrameId, PageId};
