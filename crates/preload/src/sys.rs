@@ -35,8 +35,28 @@ pub(crate) fn keeping_errno<T>(act: impl FnOnce() -> T) -> T {
 }
 
 /// The file behind `fd`. None for what is no regular file, and for files without bytes, such as
-/// those of `/proc`: there is nothing to read ahead.
+/// those of `/proc`: there is nothing to read ahead. A server is not asked for it where the system
+/// knows a call that does not.
 pub(crate) fn file(fd: c_int) -> Option<File> {
+    let wanted = libc::STATX_TYPE | libc::STATX_SIZE | libc::STATX_INO;
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    let mut stat = MaybeUninit::<libc::statx>::uninit();
+    // SAFETY: the path ends with a zero, and the kernel fills in the `statx`, which is read only
+    // where the call succeeded.
+    let stat = unsafe {
+        if syscall(libc::SYS_statx, fd, c"".as_ptr(), flags, wanted, stat.as_mut_ptr()) != 0 {
+            return file_of_old(fd);
+        }
+        stat.assume_init()
+    };
+    let is_regular = u32::from(stat.stx_mode) & libc::S_IFMT == libc::S_IFREG;
+    let dev = libc::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+    let (ino, bytes) = (stat.stx_ino, stat.stx_size);
+    (is_regular && bytes > 0).then_some(File { dev, ino, bytes })
+}
+
+/// The same, where the system does not know or not allow that call.
+fn file_of_old(fd: c_int) -> Option<File> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the kernel fills in the `stat`, whose layout is the kernel's on the machines that
     // this crate builds for; it is read only where the call succeeded.

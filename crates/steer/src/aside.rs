@@ -122,9 +122,9 @@ impl Aside {
         Ok(fcntl_setfl(&self.socket, flags)?)
     }
 
-    /// A file system is known to block the other process: its end is not waited for.
-    pub(crate) fn is_blocked(&mut self) {
-        self.left_after = Nanos(0);
+    /// From now on its end is waited for no longer than `time`.
+    pub(crate) fn leaves_after(&mut self, time: Nanos) {
+        self.left_after = time;
     }
 
     /// All that the other process writes until it closes its end of the socket; `None` where that
@@ -177,4 +177,4 @@ const F_SETSIG: libc::c_int = 10;
 const WHOLE: &[u8] = b"\0whole";
 /// A process that is killed, or only closes files, is gone within this time, unless a file system
 /// blocks it.
-const LEFT_AFTER: Nanos = Nanos::from_millis(50);
+pub(crate) const LEFT_AFTER: Nanos = Nanos::from_millis(50);

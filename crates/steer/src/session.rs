@@ -20,6 +20,7 @@
 //!   and its exit status is returned.
 //! - Where the system refuses what this process needs, it becomes the program, unobserved.
 
+mod exec;
 mod inherited;
 mod observing;
 mod program;
@@ -35,7 +36,7 @@ use std::os::fd::OwnedFd;
 use forerun_core::units::Nanos;
 use rustix::event::{PollFd, PollFlags};
 
-use crate::aside::Aside;
+use crate::aside::{Aside, LEFT_AFTER};
 use crate::clock::{self, Clock, thread_time, timespec};
 use crate::observe::poll::{Pause, PollBudget};
 use crate::observe::shim::{Ring, RingWriter};
@@ -134,7 +135,7 @@ pub(crate) fn watch<P: Poller, S: Wire>(
         ring
     });
     let (clock, before) = (Clock::start(), Usage::of_children());
-    let mut program = Program::start(start)?;
+    let mut program = Program::start(start, &mut signals)?;
     let pid = program.pid();
     // Of a program that ends sooner nothing would be seen, unless it is asked for.
     let after = if run.is_reported { Nanos(0) } else { OBSERVED_AFTER };
@@ -162,20 +163,23 @@ pub(crate) fn watch<P: Poller, S: Wire>(
             signals.waker = observing.as_ref().map(Aside::pid);
         }
         observing.take_if(Aside::has_ended);
-        if let Some((signal, observing)) = stopped.zip(observing.as_mut()) {
-            stops::follow(signal, &program, &mut signals, observing);
+        if let Some(signal) = stopped {
+            stops::follow(signal, &program, &mut signals, &mut observing);
         }
     };
     let (ran, used) = (clock.now(), Usage::of_children().since(before));
-    let report = observing.filter(|_| run.is_reported || run.is_saved).and_then(|mut observing| {
+    let left = || LEFT_AFTER.since(clock.now().since(ran));
+    let report = observing.and_then(|mut observing| {
         let within = if run.is_reported { REPORT_WITHIN } else { SAVED_WITHIN };
-        observing.send(&[observing::END]).ok()?;
-        let report: Report<S> = from_bytes(&observing.answer(within)?)?;
-        if report.calls_given_up > 0 {
-            observing.is_blocked();
-        }
-        Some(report)
+        let is_asked = run.is_reported || run.is_saved;
+        let answer = (is_asked && observing.send(&[observing::END]).is_ok())
+            .then(|| observing.answer(within));
+        let report: Option<Report<S>> = answer.flatten().and_then(|bytes| from_bytes(&bytes));
+        let is_blocked = report.as_ref().is_some_and(|report| report.calls_given_up > 0);
+        observing.leaves_after(if is_blocked { Nanos(0) } else { left() });
+        report
     });
+    program.leaves_files_after(left());
     Ok(Watched { status, ran, used, report })
 }
 
@@ -186,10 +190,13 @@ fn prepare(kind: &ObserverKind, variables: &mut Vec<(OsString, OsString)>) -> io
     let ring = match kind {
         ObserverKind::Proc => None,
         ObserverKind::Preload(library) => {
-            let (ring, writer) = Ring::create()?;
-            let before = env::var_os("LD_PRELOAD");
-            variables.extend(writer.variables(library, before.as_deref()));
-            Some((ring, writer))
+            // Without a ring the program runs without the shim.
+            let ring = Ring::create().ok();
+            if let Some((_, writer)) = &ring {
+                let before = env::var_os("LD_PRELOAD");
+                variables.extend(writer.variables(library, before.as_deref()));
+            }
+            ring
         }
     };
     Ok((signals, ring))

@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use forerun_testkit::installed;
+use forerun_testkit::{compile_c, installed, skip, within};
 
 use crate::rig::{Data, Reader, folder, observing, run, shim, stats};
 
@@ -213,5 +213,56 @@ fn a_program_of_some_milliseconds_reads_what_it_reads_alone() {
             assert!(output.status.success() && output.stderr.is_empty(), "{observer}: {output:?}");
             assert!(output.stdout == contents, "{observer}: not what is in the file");
         }
+    }
+}
+
+/// Has every exec of a file wait for good, and tells how a starter of it ends that is sent TERM
+/// meanwhile. 77: not permitted.
+const GATE: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/fanotify.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int main(int count, char **words) {
+    struct fanotify_event_metadata event;
+    int gate = fanotify_init(FAN_CLASS_CONTENT | FAN_CLOEXEC, O_RDONLY), status;
+    if (count < 3 || gate < 0) return 77;
+    if (fanotify_mark(gate, FAN_MARK_ADD, FAN_OPEN_EXEC_PERM, AT_FDCWD, words[1])) return 77;
+    pid_t child = fork();
+    if (child == 0) {
+        execvp(words[2], words + 2);
+        _exit(99);
+    }
+    if (read(gate, &event, sizeof event) != sizeof event) return 98;
+    kill(child, SIGTERM);
+    if (waitpid(child, &status, 0) != child) return 97;
+    printf("%d\n", WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+}
+"#;
+
+#[test]
+fn a_signal_ends_a_program_whose_exec_waits() {
+    let test = "a_signal_ends_a_program_whose_exec_waits";
+    let folder = folder("gate");
+    let (source, gate) = (folder.file("gate.c", GATE), folder.join("gate"));
+    let Some(()) = compile_c(test, &source, &[], &gate) else { return };
+    let program = folder.join("program");
+    fs::copy("/bin/true", &program).expect("the folder takes a program");
+    let program = program.to_str().expect("ASCII").to_owned();
+    let forerun = env!("CARGO_BIN_EXE_forerun");
+    let ways: [&[&str]; 3] =
+        [&[], &[forerun, "run", "--"], &[forerun, "run", "--observe", "preload", "--"]];
+    for way in ways {
+        let mut command = Command::new(&gate);
+        command.arg(&program).args(way).arg(&program).env("FORERUN_PRELOAD", shim());
+        let output = within(move || command.output().expect("it starts"));
+        if output.status.code() == Some(77) {
+            return skip(test, "permission events of fanotify need root");
+        }
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "143\n", "{way:?}: {output:?}");
     }
 }

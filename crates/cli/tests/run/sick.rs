@@ -74,6 +74,22 @@ fn a_run_ends_while_a_server_hangs_at_the_attributes_of_a_file_that_the_program_
 }
 
 #[test]
+fn the_shim_asks_no_server_for_the_attributes_of_a_file_that_a_program_opens() {
+    let test = "the_shim_asks_no_server_for_the_attributes_of_a_file_that_a_program_opens";
+    let Some(server) = Server::mount(test).filter(|_| installed(test, "python3")) else { return };
+    within(move || {
+        let mut command = run("--observe preload");
+        let mut reader = start(command.env("FORERUN_PRELOAD", shim()));
+        assert_eq!(reader.say("spin"), "done");
+        server.falls_ill(Operation::Attributes, Illness::Hangs);
+        let opens = format!("open {}", server.path("large").display());
+        assert_eq!(reader.say(&opens), "done");
+        server.heals();
+        assert_eq!(reader.end(), Some(0));
+    });
+}
+
+#[test]
 fn a_run_ends_while_its_own_open_hangs_and_tells_so() {
     let test = "a_run_ends_while_its_own_open_hangs_and_tells_so";
     let Some(server) = Server::mount(test).filter(|_| installed(test, "python3")) else { return };

@@ -8,14 +8,14 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{explain, observing, run};
 
-/// Stops itself, and ends with 3.
-const STOPS: [&str; 3] = ["sh", "-c", "kill -STOP $$; exit 3"];
+/// The rest of a program that has stopped itself.
+const ENDS: &str = "exit 3";
 
 #[test]
 fn a_stopped_run_whose_observing_process_is_killed_goes_on_with_its_program() {
     within(|| {
         for command in [run(""), run("--stats"), explain("")] {
-            let (mut forerun, observing, program) = stopped(command);
+            let (mut forerun, observing, program) = stopped(command, ENDS);
             signal(observing, Signal::KILL);
             until(|| state(forerun.id()) != Some('T'));
             signal(program, Signal::CONT);
@@ -29,16 +29,33 @@ fn a_stopped_run_goes_on_with_its_program_and_ends_with_it() {
     within(|| {
         let rows = [(Signal::CONT, 3), (Signal::KILL, 137)];
         for (sent, status) in rows {
-            let (mut forerun, _, program) = stopped(run(""));
+            let (mut forerun, _, program) = stopped(run(""), ENDS);
             signal(program, sent);
             assert_eq!(forerun.wait().expect("it was started").code(), Some(status), "{sent:?}");
         }
     });
 }
 
-/// A run that is stopped with its program: the two, and what observes.
-fn stopped(mut command: Command) -> (std::process::Child, u32, u32) {
-    let forerun = command.args(STOPS).stderr(Stdio::null()).spawn().expect("it starts");
+#[test]
+fn a_run_whose_observing_process_is_gone_stops_with_its_program_as_ever() {
+    within(|| {
+        for command in [run(""), explain("")] {
+            let (mut forerun, observing, program) = stopped(command, "kill -TSTP $$; exit 3");
+            signal(observing, Signal::KILL);
+            until(|| state(forerun.id()) != Some('T'));
+            signal(program, Signal::CONT);
+            until(|| state(forerun.id()) == Some('T') && state(program) == Some('T'));
+            signal(program, Signal::CONT);
+            assert_eq!(forerun.wait().expect("it was started").code(), Some(3));
+        }
+    });
+}
+
+/// A run that is stopped with its program, which goes on with `rest`: the two, and what observes.
+fn stopped(mut command: Command, rest: &str) -> (std::process::Child, u32, u32) {
+    let program = format!("kill -STOP $$; {rest}");
+    let forerun =
+        command.args(["sh", "-c", &program]).stderr(Stdio::null()).spawn().expect("it starts");
     until(|| state(forerun.id()) == Some('T'));
     let observing = observing(forerun.id());
     let children = format!("/proc/{0}/task/{0}/children", forerun.id());

@@ -208,6 +208,25 @@ static void adjust_oom(void) {
     fclose(file);
 }
 
+/* Has a signal of the kernel's, or its own, wait to be let through. */
+static void pend(const char *state) {
+    sigset_t pending;
+    struct itimerval soon = {.it_value = {0, 1000}};
+    if (!strcmp(state, "pending-alarm")) setitimer(ITIMER_REAL, &soon, NULL);
+    else if (!strcmp(state, "pending-user")) kill(getpid(), SIGUSR1);
+    else {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+    }
+    int number = !strcmp(state, "pending-alarm") ? SIGALRM
+                 : !strcmp(state, "pending-user") ? SIGUSR1
+                                                  : SIGCHLD;
+    do sigpending(&pending);
+    while (!sigismember(&pending, number));
+    /* The child was not waited for by a program that knows of it. */
+    if (number == SIGCHLD) waitpid(-1, NULL, 0);
+}
+
 static void closed(const char *numbers) {
     for (; *numbers; numbers++) close(*numbers - '0');
 }
@@ -229,7 +248,18 @@ static void put(const char *state) {
     else if (!strcmp(state, "small-stack")) limit(RLIMIT_STACK, 1 << 20);
     else if (!strcmp(state, "no-core")) limit(RLIMIT_CORE, 0);
     else if (!strcmp(state, "no-locks")) limit(RLIMIT_MEMLOCK, 0);
+    else if (!strcmp(state, "small-files")) limit(RLIMIT_FSIZE, 500000);
     else if (!strcmp(state, "nice")) setpriority(PRIO_PROCESS, 0, 7);
+    else if (!strcmp(state, "pending-alarm") || !strcmp(state, "pending-child") ||
+             !strcmp(state, "pending-user")) {
+        sigprocmask(SIG_SETMASK, &set, NULL);
+        pend(state);
+    } else if (!strcmp(state, "batch-of-one") || !strcmp(state, "real-time-of-one")) {
+        /* The second is a privilege; without it the row is as `plain`. */
+        int policy = strcmp(state, "batch-of-one") ? SCHED_RR : SCHED_BATCH;
+        struct sched_param priority = {policy == SCHED_RR};
+        sched_setscheduler(0, policy | SCHED_RESET_ON_FORK, &priority);
+    }
     else if (!strcmp(state, "batch")) {
         struct sched_param none = {0};
         sched_setscheduler(0, SCHED_BATCH, &none);

@@ -47,6 +47,12 @@ const STATES: &[&str] = &[
     "no-variables",
     "odd-variables",
     "no-folder",
+    "small-files",
+    "pending-alarm",
+    "pending-child",
+    "pending-user",
+    "batch-of-one",
+    "real-time-of-one",
 ];
 
 #[test]

@@ -21,6 +21,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
+use forerun_core::units::Nanos;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::FileType;
 use rustix::io::{FdFlags, fcntl_getfd};
@@ -34,6 +35,8 @@ use crate::kernel::stat;
 pub(crate) struct Closer {
     pid: Pid,
     end: Option<OwnedFd>,
+    /// How long its end is waited for.
+    left_after: Nanos,
     has_ended: bool,
 }
 
@@ -54,9 +57,14 @@ impl Closer {
                 let pid = i32::try_from(pid).ok().filter(|&pid| pid > 0).and_then(Pid::from_raw);
                 let pid = pid.ok_or_else(io::Error::last_os_error)?;
                 let end = pidfd_open(pid, PidfdFlags::empty()).ok();
-                Ok(Self { pid, end, has_ended: false })
+                Ok(Self { pid, end, left_after: LEFT_AFTER, has_ended: false })
             }
         }
+    }
+
+    /// From now on its end is waited for no longer than `time`.
+    pub(crate) fn leaves_after(&mut self, time: Nanos) {
+        self.left_after = time;
     }
 
     /// Whether it has ended.
@@ -70,7 +78,7 @@ impl Drop for Closer {
     /// Waits for its end; one that a file system blocks is left.
     fn drop(&mut self) {
         if !self.has_ended()
-            && self.end.as_ref().is_some_and(|end| is_readable(end.as_fd(), LEFT_AFTER))
+            && self.end.as_ref().is_some_and(|end| is_readable(end.as_fd(), self.left_after))
         {
             self.has_ended();
         }

@@ -31,6 +31,7 @@ use rustix::{
     fs::{MemfdFlags, SealFlags},
     io::{Errno, FdFlags},
     mm::{MapFlags, ProtFlags},
+    process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 
 pub use layout::{Kind, Record, SLOTS};
@@ -69,9 +70,12 @@ impl Ring {
     pub fn create() -> Result<(Self, RingWriter), Errno> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("forerun-ring", flags)?;
-        rustix::fs::ftruncate(&fd, size_of::<Shared>() as u64)?;
         let [magic, layout] = Shared::HEADER.map(u64::to_ne_bytes);
-        rustix::io::pwrite(&fd, &[magic, layout].concat(), 0)?;
+        let bytes = size_of::<Shared>() as u64;
+        in_limit_of(bytes, || {
+            rustix::fs::ftruncate(&fd, bytes)?;
+            rustix::io::pwrite(&fd, &[magic, layout].concat(), 0)
+        })?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals)?;
         let (bytes, read) = (size_of::<Shared>(), ProtFlags::READ);
@@ -163,6 +167,24 @@ impl RingWriter {
         let (number, ring) = (self.fd.as_raw_fd().to_string(), layout::VARIABLE.to_bytes());
         [("LD_PRELOAD".into(), list), (OsStr::from_bytes(ring).into(), number.into())]
     }
+}
+
+/// Does `act`, which makes a file of so many `bytes`, with a limit for these that it does not
+/// exceed: that would be a signal.
+///
+/// # Errors
+/// The limit may not be raised for that time, or `act` fails.
+fn in_limit_of<T>(bytes: u64, act: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    let before = getrlimit(Resource::Fsize);
+    if before.current.is_none_or(|most| most >= bytes) {
+        return act();
+    }
+    let maximum = before.maximum.map(|most| most.max(bytes));
+    setrlimit(Resource::Fsize, Rlimit { current: Some(bytes), maximum })
+        .map_err(|_| Errno::FBIG)?;
+    let done = act();
+    setrlimit(Resource::Fsize, before)?;
+    done
 }
 
 /// The least number of the program's descriptor, unless fewer are allowed. Shells number their own

@@ -22,8 +22,6 @@
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,11 +30,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Inherited {
     mask: libc::sigset_t,
     ignores_pipes: bool,
-    ignores_children: bool,
+    ends_of_children: EndsOfChildren,
     parent_death: libc::c_int,
     is_subreaper: bool,
     timers: [libc::itimerval; TIMERS.len()],
     descriptors: libc::rlimit,
+    /// Where a fork would reset it.
+    scheduling: Option<Scheduling>,
+}
+
+/// What becomes of the signal that tells the end of a child.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EndsOfChildren {
+    Told,
+    Ignored,
+    /// One of the caller's waits to be let through.
+    Pending,
+}
+
+/// How a process gets a processor: Linux `include/uapi/linux/sched/types.h` (`struct sched_attr`).
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Scheduling {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
 }
 
 impl Inherited {
@@ -57,7 +80,11 @@ impl Inherited {
                 libc::setitimer(timer, none.as_ptr(), left.as_mut_ptr());
                 left.assume_init()
             });
-            let ignores_children = is_ignored(libc::SIGCHLD);
+            let ends_of_children = match is_ignored(libc::SIGCHLD) {
+                true => EndsOfChildren::Ignored,
+                false if AWAITS_CHILD.load(Ordering::Relaxed) => EndsOfChildren::Pending,
+                false => EndsOfChildren::Told,
+            };
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             let mut descriptors = MaybeUninit::<libc::rlimit>::zeroed();
             libc::getrlimit(libc::RLIMIT_NOFILE, descriptors.as_mut_ptr());
@@ -67,31 +94,29 @@ impl Inherited {
             Self {
                 mask: mask.assume_init(),
                 ignores_pipes: IGNORES_PIPES.load(Ordering::Relaxed),
-                ignores_children,
+                ends_of_children,
                 parent_death,
                 // Orphans of a namespace come to its first process, which the program would be.
                 is_subreaper: subreaper != 0 || libc::getpid() == 1,
                 timers,
                 descriptors,
+                scheduling: Scheduling::reset_by_fork(),
             }
         }
     }
 
-    /// Has `command` start its program with what it is to inherit.
-    pub(crate) fn hand_on_in(&self, command: &mut Command) {
-        let inherited = *self;
-        // SAFETY: the closure makes system calls alone, which may be made between fork and exec.
-        unsafe { command.pre_exec(move || inherited.hand_on()) };
-    }
-
     /// Gives this process, which is about to become the program, what it is to inherit.
-    fn hand_on(&self) -> io::Result<()> {
+    pub(super) fn hand_on(&self) -> io::Result<()> {
         let ignored = |is: bool| if is { libc::SIG_IGN } else { libc::SIG_DFL };
         // SAFETY: system calls on values that live until they return; none takes memory, and the
         // handlers are the kernel's own.
         unsafe {
             libc::signal(libc::SIGPIPE, ignored(self.ignores_pipes));
-            libc::signal(libc::SIGCHLD, ignored(self.ignores_children));
+            match self.ends_of_children {
+                EndsOfChildren::Told => {}
+                EndsOfChildren::Ignored => drop(libc::signal(libc::SIGCHLD, libc::SIG_IGN)),
+                EndsOfChildren::Pending => drop(libc::kill(libc::getpid(), libc::SIGCHLD)),
+            }
             if self.parent_death != 0 {
                 libc::prctl(libc::PR_SET_PDEATHSIG, self.parent_death);
             }
@@ -104,6 +129,12 @@ impl Inherited {
                 }
             }
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const self.descriptors);
+            if let Some(scheduling) = &self.scheduling {
+                let set = libc::syscall(libc::SYS_sched_setattr, 0, &raw const *scheduling, 0);
+                if set != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
             match libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, ptr::null_mut()) {
                 0 => Ok(()),
                 failed => Err(io::Error::from_raw_os_error(failed)),
@@ -111,6 +142,20 @@ impl Inherited {
         }
     }
 }
+
+impl Scheduling {
+    /// This process's, if it is one that a child does not inherit.
+    fn reset_by_fork() -> Option<Self> {
+        let (mut own, bytes) = (Self::default(), size_of::<Self>());
+        // SAFETY: the kernel writes no more than as many bytes to a value that lives until it
+        // returns.
+        let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut own, bytes, 0_u32) };
+        (got == 0 && own.flags & RESET_ON_FORK != 0).then_some(own)
+    }
+}
+
+/// `SCHED_FLAG_RESET_ON_FORK` of Linux.
+const RESET_ON_FORK: u64 = 1;
 
 /// Adds variables to this process's environment, where the program's comes from.
 pub(super) fn add(variables: &[(OsString, OsString)]) {
@@ -132,6 +177,16 @@ fn is_ignored(signal: libc::c_int) -> bool {
     }
 }
 
+/// Whether the signal of this number waits to be let through.
+pub(super) fn is_pending(signal: libc::c_int) -> bool {
+    let mut set = MaybeUninit::zeroed();
+    // SAFETY: the call initialises the set, which all zeros are, too.
+    unsafe {
+        libc::sigpending(set.as_mut_ptr());
+        libc::sigismember(set.as_ptr(), signal) == 1
+    }
+}
+
 /// Runs before `main`, and before Rust's runtime. In a library that another program loads it does
 /// nothing: the descriptors and signals there are that program's.
 extern "C" fn record() {
@@ -139,6 +194,7 @@ extern "C" fn record() {
         return;
     }
     IGNORES_PIPES.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    AWAITS_CHILD.store(is_pending(libc::SIGCHLD), Ordering::Relaxed);
     for number in 0..3 {
         // SAFETY: calls on numbers alone, and a path that ends with a zero byte. A descriptor that
         // is opened here has the lowest free number, which is this one: those below are open.
@@ -179,5 +235,7 @@ static RECORD: extern "C" fn() = record;
 
 /// Whether PIPE was ignored before Rust's runtime did so.
 static IGNORES_PIPES: AtomicBool = AtomicBool::new(false);
+/// Whether the end of a child was pending then.
+static AWAITS_CHILD: AtomicBool = AtomicBool::new(false);
 
 const TIMERS: [libc::c_int; 3] = [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF];

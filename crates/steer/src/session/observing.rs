@@ -69,6 +69,13 @@ pub(super) fn run<P: Poller, S: Wire>(
     let _ = socket.write_all(&to_bytes(&Report::new(seen(), is_blocked, bug)));
 }
 
+/// Has the parent of this process go on once `program` does, while both are stopped, and until a
+/// message comes by `socket` that they go on.
+pub(super) fn wake(mut socket: UnixStream, program: Pid) {
+    descriptors::detach();
+    ends(&mut socket, program, getppid());
+}
+
 /// Waits for the end of `program`; false where that of the other process comes first, `parent`, and
 /// nothing reads an answer. While the program is stopped the other is as well, and is woken once
 /// the program goes on, whatever had it do so.

@@ -16,13 +16,17 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command};
 
+use forerun_core::units::Nanos;
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus, pidfd_open, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, pidfd_open, waitid, waitpid,
+};
 
+use super::exec::{Exec, Refused, Started};
 use super::inherited::{self, Inherited};
+use super::signals::Signals;
 use crate::aside::descriptors::{self, Closer};
 use crate::observe::shim::RingWriter;
 
@@ -83,7 +87,7 @@ pub(crate) struct Start<'a> {
 
 /// A program that was started.
 pub(crate) struct Program {
-    child: Child,
+    pid: Pid,
     /// `None` where the system has no such descriptors.
     pidfd: Option<OwnedFd>,
     /// Closes the files that were handed on.
@@ -91,34 +95,37 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts the program.
-    pub(crate) fn start(mut start: Start<'_>) -> Result<Self, StartError> {
+    /// Starts the program. Signals that come meanwhile are forwarded to it.
+    pub(crate) fn start(mut start: Start<'_>, signals: &mut Signals) -> Result<Self, StartError> {
         let (keeps_output, keeps_errors) = (start.output.is_some(), start.keeps_errors);
-        let writer = start.writer.take();
-        let name = start.words.first().map(|name| name.to_string_lossy().into_owned());
-        let mut command = start.command();
-        let child = command.spawn().map_err(|source| {
-            let errno = source.raw_os_error().map(Errno::from_raw_os_error);
-            let is_full =
-                matches!(errno, Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE));
-            if is_full { command.exec() } else { source }
-        });
-        let name = name.unwrap_or_default();
-        let child = child.map_err(|source| StartError { name, source })?;
-        // The command holds the redirected output until it goes.
-        drop((command, writer));
+        let (writer, name) = (start.writer.take(), start.name());
+        let refused = |source| StartError { name, source };
+        let exec = match start.exec() {
+            Ok(exec) => exec,
+            Err(source) => return Err(refused(source)),
+        };
+        let began = exec.start().map_err(|source| Refused { source, before_exec: false });
+        let pid = match began.and_then(|started| become_one(started, signals)) {
+            Ok(pid) => pid,
+            Err(why) if why.is_for_want_of_room() || why.before_exec => {
+                return Err(refused(exec.replace().source));
+            }
+            Err(why) => return Err(refused(why.source)),
+        };
+        // What was to start it holds the redirected output until it goes.
+        drop((exec, writer));
         let kept = [(1, keeps_output), (2, keeps_errors)];
         let kept = kept.into_iter().filter_map(|(number, is_kept)| is_kept.then_some(number));
         let closer = descriptors::release_all_but(&kept.collect::<Vec<_>>());
         // What the program leaves can be unmounted; what that fails at is kept until the end.
         let _ = env::set_current_dir("/");
-        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
-        Ok(Self { child, pidfd, closer })
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
+        Ok(Self { pid, pidfd, closer })
     }
 
     /// Its process number.
     pub(crate) fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+        self.pid
     }
 
     /// The descriptor that becomes readable at its end.
@@ -129,11 +136,19 @@ impl Program {
     /// Its exit status as a shell reports it, if it has ended.
     pub(crate) fn ended(&mut self) -> io::Result<Option<u8>> {
         self.closer.take_if(Closer::has_ended);
-        Ok(self.child.try_wait()?.map(|status| {
-            let signal = status.signal().map(|signal| 128 + signal);
-            let status = status.code().or(signal).unwrap_or(i32::from(u8::MAX));
+        let ended = waitpid(Some(self.pid), WaitOptions::NOHANG)?;
+        Ok(ended.map(|(_, status)| {
+            let signal = status.terminating_signal().map(|signal| 128 + signal);
+            let status = status.exit_status().or(signal).unwrap_or(i32::from(u8::MAX));
             u8::try_from(status & 0xff).expect("masked")
         }))
+    }
+
+    /// It has ended, and the files that were handed on are waited for no longer than `time`.
+    pub(crate) fn leaves_files_after(&mut self, time: Nanos) {
+        if let Some(closer) = &mut self.closer {
+            closer.leaves_after(time);
+        }
     }
 }
 
@@ -157,21 +172,46 @@ impl Program {
 impl Start<'_> {
     /// This process becomes the program, which nothing observes. Why it did not.
     pub(crate) fn replace(mut self) -> StartError {
-        let _writer = self.writer.take();
-        let name = self.words[0].to_string_lossy().into_owned();
-        StartError { name, source: self.command().exec() }
+        let (_writer, name) = (self.writer.take(), self.name());
+        let source = self.exec().map_or_else(|source| source, |exec| exec.replace().source);
+        StartError { name, source }
     }
 
-    fn command(self) -> Command {
-        let (name, arguments) = self.words.split_first().expect("a program is named");
-        let mut command = Command::new(name);
-        command.args(arguments);
-        // A command with variables of its own would put all in another order.
+    fn name(&self) -> String {
+        self.words.first().expect("a program is named").to_string_lossy().into_owned()
+    }
+
+    fn exec(self) -> io::Result<Exec> {
+        // A program with an environment of its own would get it in another order.
         inherited::add(&self.variables);
-        self.inherited.hand_on_in(&mut command);
-        if let Some(output) = self.output {
-            command.stdout(output);
+        Exec::new(self.words, &self.inherited, self.output)
+    }
+}
+
+/// Waits until `started` is the program, or why it is not. Signals that come are forwarded to it.
+fn become_one(started: Started, signals: &mut Signals) -> Result<Pid, Refused> {
+    for signal in signals.take_early(started.pid) {
+        signal.send(started.pid);
+    }
+    loop {
+        let mut awaited =
+            [PollFd::new(&started.answer, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+        // Interrupted or not, what there is is handled.
+        let _ = rustix::event::poll(&mut awaited, None);
+        let is_answered = !awaited[0].revents().is_empty();
+        for signal in signals.take() {
+            signal.send(started.pid);
         }
-        command
+        if is_answered {
+            return started.becomes();
+        }
+    }
+}
+
+impl Refused {
+    /// Whether the system had no room for another process.
+    fn is_for_want_of_room(&self) -> bool {
+        let errno = self.source.raw_os_error().map(Errno::from_raw_os_error);
+        matches!(errno, Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE))
     }
 }

@@ -8,6 +8,8 @@
 //!                                 dropped by others: the kernel sent it to all of the group
 //!   stops of a terminal           dropped likewise: this process stops as the program does
 //!   CONT of the observing process dropped: the program goes on already
+//!   what the kernel sent before   forwarded: there was no program yet that got it as well
+//!   the program was forked
 //!   IO, URG, those of real time   forwarded: the kernel sends them for a descriptor whose owner
 //!                                 this process is
 //!   STOP, KILL                    as ever
@@ -31,7 +33,7 @@
 
 #![expect(unsafe_code, reason = "signal masks, signalfd and sigqueue have no safe wrapper")]
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
@@ -89,16 +91,39 @@ impl Signals {
 
     /// The signals to forward, of those that came up to [`BATCH`].
     pub(crate) fn take(&mut self) -> Vec<Forwarded> {
-        let (mut bytes, mut batch) = ([0; BATCH * MESSAGE_BYTES], Vec::new());
-        let count = self.messages.read(&mut bytes).unwrap_or(0);
-        for message in bytes[..count].chunks_exact(MESSAGE_BYTES) {
-            // SAFETY: the message has the size of the structure, which is of integers alone; it is
-            // read from where it lies, whatever its alignment.
-            let info: libc::signalfd_siginfo =
-                unsafe { std::ptr::read_unaligned(message.as_ptr().cast()) };
+        let mut batch = Vec::new();
+        for info in self.read() {
             batch.extend(self.forwarded(&info).filter(|signal| !signal.is_pending(&batch)));
         }
         batch
+    }
+
+    /// The same, as `child` was just forked: what the kernel sent before met this process alone,
+    /// and is forwarded, unless `child` has it pending as well.
+    pub(crate) fn take_early(&mut self, child: Pid) -> Vec<Forwarded> {
+        let (mut batch, mut pending) = (Vec::new(), None);
+        for info in self.read() {
+            let signal = self.forwarded(&info).or_else(|| {
+                let number = came_before(&info)?;
+                assert!((1..=64).contains(&number), "the kernel numbers signals from 1 on");
+                let pending = *pending.get_or_insert_with(|| pending_of(child));
+                (pending >> (number - 1) & 1 == 0).then(|| Forwarded::plain(number))
+            });
+            batch.extend(signal.filter(|signal| !signal.is_pending(&batch)));
+        }
+        batch
+    }
+
+    /// Those that came, up to [`BATCH`].
+    fn read(&mut self) -> Vec<libc::signalfd_siginfo> {
+        let mut bytes = [0; BATCH * MESSAGE_BYTES];
+        let count = self.messages.read(&mut bytes).unwrap_or(0);
+        let message = |message: &[u8]| {
+            // SAFETY: the message has the size of the structure, which is of integers alone; it is
+            // read from where it lies, whatever its alignment.
+            unsafe { std::ptr::read_unaligned(message.as_ptr().cast()) }
+        };
+        bytes[..count].chunks_exact(MESSAGE_BYTES).map(message).collect()
     }
 
     /// What is forwarded of a signal that came, if anything.
@@ -118,6 +143,20 @@ impl Signals {
         let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
         Some(Forwarded { number, value })
     }
+}
+
+/// The number of a signal of the kernel's, where it is none that this process had it send.
+fn came_before(info: &libc::signalfd_siginfo) -> Option<libc::c_int> {
+    let number = libc::c_int::try_from(info.ssi_signo).ok()?;
+    (info.ssi_code > 0 && !OWN.contains(&number)).then_some(number)
+}
+
+/// The signals that the process `pid` has pending, a bit each from the first number on.
+fn pending_of(pid: Pid) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+    let status = status.unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Whether a signal of the kernel's is for this process alone, and not for its group as well.
@@ -213,6 +252,20 @@ const BLOCKED: &[libc::c_int] = &[
     libc::SIGTSTP,
     libc::SIGTTIN,
     libc::SIGTTOU,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
+
+/// Signals that the kernel sends to a process for what it and its children do.
+const OWN: &[libc::c_int] = &[
+    libc::SIGCHLD,
+    libc::SIGPIPE,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
     libc::SIGSEGV,
     libc::SIGBUS,
     libc::SIGILL,

@@ -1,0 +1,138 @@
+//! From this process to the program: fork and exec, while signals go on to be forwarded.
+//!
+//! ```text
+//!   this process --fork--> [inherited] -> [output] -> exec: the program
+//!        |  <--- closed by exec, or why there is none --- |
+//!        '--- signals ------------------------------------^
+//! ```
+//! An exec takes as long as the file system takes, or what watches over it (`fanotify(7)`): a
+//! signal ends one that waits, as it does alone.
+//!
+//! # Invariants
+//! - Between fork and exec the child makes system calls alone; what they take is made before.
+//! - Its signals are blocked until it has what is inherited, the mask among it: none meets it in
+//!   another state than the program's.
+//! # Sources
+//! signal-safety(7), execve(2).
+
+#![expect(unsafe_code, reason = "fork and exec, with signals as they were inherited")]
+
+use std::ffi::{CString, OsString, c_char};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
+use std::ptr;
+
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::inherited::Inherited;
+
+/// What the call takes.
+pub(super) struct Exec {
+    words: Vec<CString>,
+    inherited: Inherited,
+    output: Option<OwnedFd>,
+}
+
+/// Why a program did not start.
+pub(super) struct Refused {
+    pub(super) source: io::Error,
+    /// The process that was to be the program could not be made what it should be.
+    pub(super) before_exec: bool,
+}
+
+/// A process that is about to become the program.
+pub(super) struct Started {
+    pub(super) pid: Pid,
+    /// Ends once it has, or tells why it did not.
+    pub(super) answer: UnixStream,
+}
+
+impl Exec {
+    /// The words of a program, whose output goes to `output` if that is there.
+    ///
+    /// # Errors
+    /// A word has a zero byte.
+    pub(super) fn new(
+        words: &[OsString],
+        inherited: &Inherited,
+        output: Option<OwnedFd>,
+    ) -> io::Result<Self> {
+        assert!(!words.is_empty(), "a program is named");
+        let words = words.iter().map(|word| CString::new(word.as_bytes()));
+        Ok(Self { words: words.collect::<Result<_, _>>()?, inherited: *inherited, output })
+    }
+
+    /// This process becomes the program. Why it did not.
+    pub(super) fn replace(&self) -> Refused {
+        let words = self.pointers();
+        self.become_with(&words)
+    }
+
+    /// Starts a process that becomes the program.
+    ///
+    /// # Errors
+    /// There is no room for one.
+    pub(super) fn start(&self) -> io::Result<Started> {
+        let (answer, mut told) = UnixStream::pair()?;
+        let words = self.pointers();
+        // SAFETY: the child makes system calls alone, on what was made before, until it becomes the
+        // program or ends.
+        match unsafe { libc::fork() } {
+            0 => {
+                let Refused { source, before_exec } = self.become_with(&words);
+                let errno = source.raw_os_error().unwrap_or(libc::EINVAL);
+                let [a, b, c, d] = errno.to_ne_bytes();
+                let _ = told.write_all(&[u8::from(before_exec), a, b, c, d]);
+                // SAFETY: ends the process, and nothing else.
+                unsafe { libc::_exit(127) }
+            }
+            pid => {
+                let pid = if pid > 0 { Pid::from_raw(pid) } else { None };
+                let pid = pid.ok_or_else(io::Error::last_os_error)?;
+                Ok(Started { pid, answer })
+            }
+        }
+    }
+
+    /// The words as the system takes them, which live as long as `self`.
+    fn pointers(&self) -> Vec<*const c_char> {
+        self.words.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
+    }
+
+    /// Makes this process the program; `words` are those of [`Exec::pointers`].
+    fn become_with(&self, words: &[*const c_char]) -> Refused {
+        let before = |source| Refused { source, before_exec: true };
+        if let Some(output) = &self.output {
+            // SAFETY: a call on descriptors; what the second one was is closed.
+            if unsafe { libc::dup2(output.as_raw_fd(), 1) } < 0 {
+                return before(io::Error::last_os_error());
+            }
+        }
+        if let Err(source) = self.inherited.hand_on() {
+            return before(source);
+        }
+        assert!(words.last().is_some_and(|last| last.is_null()), "as the system takes them");
+        // SAFETY: the words end with null and live until the call returns, each ends with zero.
+        unsafe { libc::execvp(words[0], words.as_ptr()) };
+        Refused { source: io::Error::last_os_error(), before_exec: false }
+    }
+}
+
+impl Started {
+    /// Whether it is the program now; called once [`Started::answer`] can be read.
+    pub(super) fn becomes(mut self) -> Result<Pid, Refused> {
+        let mut told = Vec::new();
+        let read = self.answer.read_to_end(&mut told);
+        match (read, <[u8; 5]>::try_from(told)) {
+            (Ok(_), Ok([before_exec, errno @ ..])) => {
+                let _ = waitpid(Some(self.pid), WaitOptions::empty());
+                let source = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
+                Err(Refused { source, before_exec: before_exec != 0 })
+            }
+            // Or it has ended, which its status tells.
+            _ => Ok(self.pid),
+        }
+    }
+}
