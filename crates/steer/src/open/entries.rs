@@ -8,9 +8,13 @@
 //! The program has gone the path, so links and mounts on it are its own. The step to an entry
 //! crosses nothing: no link is followed, and no file system is mounted or entered.
 //!
+//! A root is known by what it is; a handle of it, which holds its mount, is kept while its owner
+//! says, and had anew from a process that sees it.
+//!
 //! # Invariants
 //! - An entry is a handle that opens nothing, until its kind is known.
-//! - Nothing lies outside of the root of the process.
+//! - Nothing lies outside of the root of the process, whichever handle of it is used: each is
+//!   compared with what the root is.
 //! # Sources
 //! `openat2(2)`; Linux `fs/namei.c` (`follow_automount`: a handle that is not opened as a directory
 //! mounts nothing).
@@ -18,10 +22,10 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, makedev, openat, openat2, statx,
 };
 use rustix::io::Errno;
 
@@ -32,34 +36,89 @@ use crate::kernel::{Stat, stat};
 /// The root that a process sees, and the rights that it goes by.
 #[derive(Debug)]
 pub(crate) struct Root {
-    handle: OwnedFd,
-    identity: [u64; 3],
+    /// Its mount, device and inode.
+    identity: Identity,
     rights: Arc<Rights>,
     /// This process has rights that the program has not.
     is_above: bool,
+    sight: Mutex<Sight>,
+}
+
+type Identity = [u64; 3];
+
+/// Where a handle of a root is had from.
+#[derive(Debug)]
+struct Sight {
+    /// None while the root is not used: it would hold the mount.
+    handle: Option<Arc<OwnedFd>>,
+    /// The folder in `/proc` of the process that was met last.
+    process: OwnedFd,
 }
 
 impl Root {
-    /// That of the process with this folder in `/proc`.
+    /// That of the process with this folder in `/proc`, with a handle.
     ///
     /// # Errors
     /// The process has ended, or may not be looked into.
     pub(crate) fn of(process: BorrowedFd<'_>) -> Result<Self, Refusal> {
         let rights = Rights::of(process)?;
-        let handle = openat(process, "root", HANDLE | OFlags::DIRECTORY, Mode::empty());
-        let handle = handle.map_err(Refusal::Absent)?;
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let mask = StatxFlags::INO | StatxFlags::MNT_ID;
-        let mount = statx(&handle, "", flags, mask).map_err(Refusal::Absent)?.stx_mnt_id;
-        let stat = stat(&handle).map_err(Refusal::Absent)?;
-        let identity = [mount, stat.st_dev, stat.st_ino];
+        let (handle, identity) = seen_by(process)?;
         let is_above = rights.are_less_than_own()?;
-        Ok(Self { handle, identity, rights: Arc::new(rights), is_above })
+        let process = process.try_clone_to_owned();
+        let process = process.map_err(|why| Refusal::Closed(errno(&why)))?;
+        let sight = Mutex::new(Sight { handle: Some(Arc::new(handle)), process });
+        Ok(Self { identity, rights: Arc::new(rights), is_above, sight })
     }
 
     /// Whether processes with `self` and `other` see the same, by the same rights.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.identity == other.identity && self.rights == other.rights
+    }
+
+    /// Has handles from the process of `newer` from now on, and the handle of that one.
+    pub(crate) fn renew(&self, newer: Self) {
+        assert!(self.is_same(&newer), "a root is renewed by itself");
+        let newer = newer.sight.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *self.lock(), newer);
+        drop(before);
+    }
+
+    /// Keeps a handle, if one can be had, until [`Root::release`].
+    pub(crate) fn keep(&self) {
+        if self.lock().handle.is_none()
+            && let Ok(handle) = self.handle()
+        {
+            self.lock().handle = Some(handle);
+        }
+    }
+
+    /// Gives the handle up, if one is kept: calls that have it go on with it.
+    pub(crate) fn release(&self) {
+        let handle = self.lock().handle.take();
+        drop(handle);
+    }
+
+    /// A handle: the kept one, that of this process's own root, or one from a process that sees it.
+    fn handle(&self) -> Result<Arc<OwnedFd>, Refusal> {
+        let sight = self.lock();
+        if let Some(handle) = &sight.handle {
+            return Ok(Arc::clone(handle));
+        }
+        let process = sight.process.try_clone();
+        drop(sight);
+        let own = openat(CWD, "/", HANDLE | OFlags::DIRECTORY, Mode::empty());
+        if let Ok(own) = own
+            && identity(&own)? == self.identity
+        {
+            return Ok(Arc::new(own));
+        }
+        let process = process.map_err(|why| Refusal::Closed(errno(&why)))?;
+        let (handle, now) = seen_by(process.as_fd())?;
+        if now == self.identity { Ok(Arc::new(handle)) } else { Err(Refusal::Changed) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sight> {
+        self.sight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The rights that a thread has to take on before it opens anything below this root.
@@ -76,10 +135,33 @@ impl Root {
         let path = if path.is_empty() { b".".as_slice() } else { path };
         assert!(path[0] != b'/', "a path goes from the root");
         let path = OsStr::from_bytes(path);
-        let place = openat2(&self.handle, path, HANDLE | OFlags::DIRECTORY, Mode::empty(), how);
+        let place = openat2(self.handle()?, path, HANDLE | OFlags::DIRECTORY, Mode::empty(), how);
         as_directory(place.map_err(Refusal::Absent)?)
     }
 }
+
+/// A handle of the root of the process with this folder in `/proc`.
+fn seen_by(process: BorrowedFd<'_>) -> Result<(OwnedFd, Identity), Refusal> {
+    let handle = openat(process, "root", HANDLE | OFlags::DIRECTORY, Mode::empty());
+    let handle = handle.map_err(Refusal::Absent)?;
+    let identity = identity(&handle)?;
+    Ok((handle, identity))
+}
+
+/// The mount, device and inode of `place`. Linux before 6.8 numbers a mount as one that is gone.
+fn identity(place: &OwnedFd) -> Result<Identity, Refusal> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let mask = StatxFlags::INO | StatxFlags::MNT_ID | MNT_ID_UNIQUE;
+    let stat = statx(place, "", flags, mask).map_err(Refusal::Absent)?;
+    Ok([stat.stx_mnt_id, makedev(stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino])
+}
+
+fn errno(why: &std::io::Error) -> Errno {
+    Errno::from_io_error(why).unwrap_or(Errno::IO)
+}
+
+/// `STATX_MNT_ID_UNIQUE`, Linux 6.8.
+const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
 /// The entry `name` of `directory`.
 ///

@@ -188,7 +188,8 @@ impl WalkDriver {
     pub(super) fn clear(&mut self) {
         self.counts = self.stats();
         self.walks.clear();
-        (self.directories, self.roots) = (Directories::default(), Roots::default());
+        self.directories = Directories::default();
+        self.roots.clear();
         self.watches.clear();
         self.used = None;
         let dropped = self.workers.as_mut().map(|workers| workers.drop_queued(|_| true));
@@ -243,6 +244,7 @@ impl WalkDriver {
         for (dir, place, name) in told {
             if self.directories.is_at(dir, &place) {
                 self.used = Some(now);
+                self.roots.used(now, place.root());
                 self.walks.told(dir, &name);
             }
         }
@@ -281,6 +283,7 @@ impl WalkDriver {
             return;
         }
         self.take_told(now);
+        self.roots.expire(now);
         while let Some(completion) = self.workers.as_mut().and_then(EntryWorkers::completed) {
             self.take_in(now, completion);
         }

@@ -4,6 +4,8 @@
 //! - What is known of a process is asked again after [`LASTS`]: it may have another root or other
 //!   rights by then.
 //! - Processes that see the same tree by the same rights share a root; at most [`ROOTS_MAX`] roots.
+//! - A handle of a root, which holds its mount, is kept for [`HANDLE_LASTS`] after the last use of
+//!   an entry below that root, whatever is used below others: a program can unmount what it left.
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -17,13 +19,20 @@ use crate::prefetch::entries::place::Place;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Roots {
-    tops: Vec<Arc<Place>>,
+    tops: Vec<Top>,
     /// The top of each process, and when it is asked again; none where it may not be looked into.
     processes: BTreeMap<i32, (Option<Arc<Place>>, Nanos)>,
 }
 
+#[derive(Debug)]
+struct Top {
+    place: Arc<Place>,
+    /// When an entry below it was last used; none while no handle is kept.
+    used: Option<Nanos>,
+}
+
 impl Roots {
-    /// The top of the tree that the process `pid`, with this folder in `/proc`, sees.
+    /// The top of the tree that the process `pid`, with this folder in `/proc`, sees and uses.
     pub(super) fn top(
         &mut self,
         now: Nanos,
@@ -33,9 +42,13 @@ impl Roots {
         if let Some((top, until)) = self.processes.get(&pid)
             && now < *until
         {
-            return top.clone();
+            let top = top.clone();
+            if let Some(top) = &top {
+                self.used(now, top.root());
+            }
+            return top;
         }
-        let top = Root::of(process).ok().map(|root| self.shared(root));
+        let top = Root::of(process).ok().map(|root| self.shared(now, root));
         if self.processes.len() >= PROCESSES_MAX {
             self.processes.clear();
         }
@@ -43,21 +56,52 @@ impl Roots {
         top
     }
 
-    /// The top of the tree below `root`.
-    fn shared(&mut self, root: Root) -> Arc<Place> {
-        if let Some(top) = self.tops.iter().find(|top| top.root().is_same(&root)) {
-            return Arc::clone(top);
+    /// An entry below `root` is used.
+    pub(super) fn used(&mut self, now: Nanos, root: &Arc<Root>) {
+        if let Some(top) = self.tops.iter_mut().find(|top| Arc::ptr_eq(top.place.root(), root)) {
+            top.used = Some(now);
+            root.keep();
+        }
+    }
+
+    /// Gives up the handles of roots that were not used for a time.
+    pub(super) fn expire(&mut self, now: Nanos) {
+        for top in &mut self.tops {
+            if top.used.is_some_and(|at| now.since(at) >= HANDLE_LASTS) {
+                top.used = None;
+                top.place.root().release();
+            }
+        }
+        let is_young = |top: &Top| top.used.is_none_or(|at| now.since(at) < HANDLE_LASTS);
+        assert!(self.tops.iter().all(is_young), "no handle is kept for longer");
+    }
+
+    /// Forgets all roots; a job that is not done may have its place.
+    pub(super) fn clear(&mut self) {
+        for top in self.tops.drain(..) {
+            top.place.root().release();
+        }
+        self.processes.clear();
+    }
+
+    /// The top of the tree below `root`, which is used.
+    fn shared(&mut self, now: Nanos, root: Root) -> Arc<Place> {
+        if let Some(top) = self.tops.iter_mut().find(|top| top.place.root().is_same(&root)) {
+            top.used = Some(now);
+            top.place.root().renew(root);
+            return Arc::clone(&top.place);
         }
         if self.tops.len() >= ROOTS_MAX {
-            self.tops.remove(0);
+            self.tops.remove(0).place.root().release();
         }
-        let top = Place::top(Arc::new(root));
-        self.tops.push(Arc::clone(&top));
+        let place = Place::top(Arc::new(root));
+        self.tops.push(Top { place: Arc::clone(&place), used: Some(now) });
         assert!(self.tops.len() <= ROOTS_MAX, "roots are bounded");
-        top
+        place
     }
 }
 
 const LASTS: Nanos = Nanos::from_millis(20);
+const HANDLE_LASTS: Nanos = Nanos::from_millis(50);
 const ROOTS_MAX: usize = 16;
 const PROCESSES_MAX: usize = 256;

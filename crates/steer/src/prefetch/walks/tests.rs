@@ -2,10 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
 use forerun_testkit::{Scratch, until};
@@ -350,4 +352,99 @@ fn what_others_do_in_a_directory_that_was_left_is_not_told() {
     fs::remove_dir_all(tree.join("298")).unwrap();
     assert_eq!(told(&mut watches, 299), []);
     assert_eq!(watches.count(), 255, "a directory that is gone");
+}
+
+/// A process that sees another mount as its root, until it is dropped.
+struct Below {
+    process: Child,
+    mount: Scratch,
+}
+
+impl Below {
+    /// None, and `test` is skipped by name, where there can be none.
+    fn new(test: &str) -> Option<Self> {
+        let mount = Scratch::new(test);
+        let is_done = |mut command: Command| command.output().is_ok_and(|it| it.status.success());
+        let mut bind = Command::new("mount");
+        bind.args(["--bind", "/"]).arg(&*mount);
+        if !is_done(bind) {
+            forerun_testkit::skip(test, "a mount: root");
+            return None;
+        }
+        let mut chroot = Command::new("chroot");
+        chroot.arg(&*mount).arg("cat").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = chroot.spawn().unwrap();
+        // It is there once it answers.
+        process.stdin.as_ref().unwrap().write_all(b"?").unwrap();
+        process.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        Some(Self { process, mount })
+    }
+
+    fn end(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    fn unmount(&self) -> Output {
+        Command::new("umount").arg(&*self.mount).output().unwrap()
+    }
+}
+
+impl Drop for Below {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = Command::new("umount").arg("-l").arg(&*self.mount).output();
+    }
+}
+
+#[test]
+fn the_root_of_processes_that_have_ended_can_be_unmounted_while_others_walk() {
+    let mut walk = Walk::new("walk-unmount");
+    let Some(mut below) = Below::new("walk-unmount-root") else { return };
+    for at in 0..40 {
+        walk.tree.file(&format!("f{at:02}"), vec![1; 100]);
+    }
+    let names = walk.names("");
+    let folder = format!("/proc/{}", below.process.id());
+    let process = open(&*folder, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    for path in &names[..10] {
+        let (pid, path) = (below.process.id().cast_signed(), path.as_os_str().as_bytes());
+        let (process, call) = (process.as_fd(), READ);
+        let access = EntryAccess { pid, thread: pid, process, path, call, read: None };
+        walk.driver.entry(walk.now, &access);
+        walk.advance();
+    }
+    assert!(walk.driver.stats().requested > 0, "{:?}", walk.driver.stats());
+    below.end();
+    until(|| walk.driver.workers.as_ref().expect("it was given work").kept().0 == 0);
+    // Nothing was used there for a tenth of a second; this process goes on in its own root.
+    for path in &names {
+        walk.now += Nanos::from_millis(5);
+        walk.entry(path, EntryCall::Stat);
+    }
+    until(|| walk.driver.workers.as_ref().expect("it was given work").kept().0 == 0);
+    let unmounted = below.unmount();
+    assert!(unmounted.status.success(), "{unmounted:?}");
+}
+
+#[test]
+fn a_root_whose_handle_was_given_up_is_had_anew_from_a_process_that_sees_it() {
+    let Some(mut below) = Below::new("walk-root-anew") else { return };
+    let folder = format!("/proc/{}", below.process.id());
+    let process = open(&*folder, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    let root = Root::of(process.as_fd()).unwrap();
+    let own = Root::of(open("/proc/self", OFlags::PATH, Mode::empty()).unwrap().as_fd()).unwrap();
+    assert!(!root.is_same(&own), "another mount");
+    let (_, before) = root.directory(b"usr").unwrap();
+    root.release();
+    let (_, after) = root.directory(b"usr").unwrap();
+    assert_eq!((before.st_dev, before.st_ino), (after.st_dev, after.st_ino));
+    root.keep();
+    below.end();
+    assert!(root.directory(b"usr").is_ok(), "a handle is kept");
+    root.release();
+    assert!(root.directory(b"usr").is_err(), "nothing sees it any more");
+    own.release();
+    assert!(own.directory(b"usr").is_ok(), "this process sees it");
 }
