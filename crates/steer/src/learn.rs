@@ -52,6 +52,7 @@ use rustix::fs::{CWD, readlinkat};
 use crate::kernel::Stat;
 use crate::observe::access::{CursorId, EntryAccess, EntryCall};
 use crate::pool::{Pool, PoolBounds};
+use crate::tasks::ThreadRoom;
 use crate::wire::wire;
 use fetch::{Done, Found, Job, Tools, What, work};
 use format::LearnedFile;
@@ -166,17 +167,19 @@ pub(crate) struct Learner {
 
 impl Learner {
     /// The learner of the program that is `started`; none where nothing is to be learned or used.
-    /// Calls of workers that have not returned are counted in `running`.
+    /// Calls of workers that have not returned are counted in `running`; their threads find their
+    /// room in `room`.
     pub(crate) fn start(
         settings: &LearnSettings,
         started: &Started,
         running: Arc<AtomicU64>,
+        room: ThreadRoom,
     ) -> Option<Self> {
         if settings.is_off() {
             return None;
         }
         let (target, list, stats) = lists_of(settings, started);
-        Some(Self::new(target, &list, stats, running))
+        Some(Self::new(target, &list, stats, running, room))
     }
 
     fn new(
@@ -184,6 +187,7 @@ impl Learner {
         list: &LearnedList,
         stats: LearnedStats,
         running: Arc<AtomicU64>,
+        room: ThreadRoom,
     ) -> Self {
         let entries: Vec<Arc<LearnedEntry>> = list.trusted().cloned().map(Arc::new).collect();
         assert!(entries.len() <= ENTRIES_MAX, "a list has a bound");
@@ -213,7 +217,7 @@ impl Learner {
             files: BTreeMap::new(),
             processes: BTreeMap::new(),
             tools: Arc::new(Tools::new()),
-            pool: Pool::new(bounds, running, work),
+            pool: Pool::new(bounds, running, room, work),
         };
         if !learner.entries.is_empty() {
             learner.push(What::Devices(learner.entries.clone()));

@@ -51,6 +51,7 @@ mod prefetch;
 pub mod record;
 pub mod run;
 mod session;
+mod tasks;
 pub mod warm;
 mod wire;
 

@@ -18,8 +18,8 @@
 //! Linux `Documentation/admin-guide/cgroup-v2.rst`, `cgroup-v1/memory.rst`,
 //! `Documentation/accounting/psi.rst`; `mm/show_mem.c` (`si_mem_available`).
 
-mod groups;
-mod text;
+pub(crate) mod groups;
+pub(crate) mod text;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,8 @@ impl Memory {
     /// The limits of a process whose `/` is `root`.
     pub(crate) fn below(root: &Path) -> Self {
         let text = |path| fs::read_to_string(root.join(path)).unwrap_or_default();
-        let groups = groups::of(root, &text("proc/self/cgroup"), &text("proc/self/mountinfo"));
+        let groups =
+            groups::of(root, &text("proc/self/cgroup"), &text("proc/self/mountinfo"), "memory");
         Self { root: root.to_owned(), groups }
     }
 

@@ -33,6 +33,7 @@ use forerun_core::units::{FileId, Nanos};
 use crate::kernel::{self, Residency, Stat};
 use crate::observe::access::{AccessSink, CursorId, EntryAccess};
 use crate::open::Refusal;
+use crate::tasks::ThreadRoom;
 pub(crate) use devices::RememberedDevices;
 use files::Files;
 pub use walks::EntryStats;
@@ -59,6 +60,7 @@ pub(crate) struct Prefetcher {
     budget_bytes: u64,
     /// Some reader comes to bytes that are not cached before long.
     is_cold: bool,
+    thread_room: ThreadRoom,
     readers_refused: u64,
     /// Files of the program that were not opened.
     files_refused: u64,
@@ -90,14 +92,15 @@ impl Running {
 impl Prefetcher {
     /// A prefetcher whose walks are `limit_bytes` ahead of a program, at most.
     pub(crate) fn new(settings: PlannerSettings, limit_bytes: u64) -> Result<Self, SettingsError> {
-        let budget_bytes = settings.budget_bytes;
+        let (budget_bytes, thread_room) = (settings.budget_bytes, ThreadRoom::here());
         Ok(Self {
             planner: Planner::new(settings)?,
             files: Files::default(),
-            workers: Workers::default(),
+            workers: Workers::new(thread_room.clone()),
             effort: Effort::default(),
             carried_out: 0,
-            walks: WalkDriver::new(limit_bytes, budget_bytes / WALKS_ONE_IN),
+            walks: WalkDriver::new(limit_bytes, budget_bytes / WALKS_ONE_IN, thread_room.clone()),
+            thread_room,
             has_walks: true,
             list_ahead_bytes: 0,
             list_requests: (0, 0),
@@ -133,6 +136,11 @@ impl Prefetcher {
     /// What was done for entries of directory trees.
     pub(crate) fn entry_stats(&self) -> EntryStats {
         self.walks.stats()
+    }
+
+    /// The room for threads, of which all pools have their part.
+    pub(crate) fn thread_room(&self) -> ThreadRoom {
+        self.thread_room.clone()
     }
 
     /// Calls of the workers that have not returned.

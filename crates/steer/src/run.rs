@@ -161,9 +161,10 @@ pub fn run(settings: &Settings, words: &[OsString], is_reported: bool) -> Result
     let (mut running, published) = (prefetcher.running(), Arc::new(Mutex::new(Stats::default())));
     let counter = running.counter();
     let (for_poller, learn) = (Arc::clone(&published), settings.learn.clone());
+    let room = prefetcher.thread_room();
     let started = Started::here(words);
     let make = move |observers: Observers| {
-        let learner = Learner::start(&learn, &started, counter);
+        let learner = Learner::start(&learn, &started, counter, room);
         let devices = is_learning.then(RememberedDevices::of_user).flatten();
         let prefetcher = prefetcher.with_devices(devices);
         Runner::new(prefetcher, learner, observers, for_poller)

@@ -15,6 +15,7 @@ use super::fetch::{Done, Job, Tools, What, work};
 use super::format::check_path;
 use crate::open::Refusal;
 use crate::pool::{Pool, PoolBounds};
+use crate::tasks::ThreadRoom;
 
 /// What became of the entries of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub fn warm(
     progress: &mut dyn FnMut(&ListReport),
 ) -> ListReport {
     let bounds = PoolBounds { jobs_max: JOBS_MAX, threads_max: JOBS_MAX, name: "warm-list" };
-    let mut pool = Pool::new(bounds, Arc::default(), work);
+    let mut pool = Pool::new(bounds, Arc::default(), ThreadRoom::here(), work);
     let tools = Arc::new(Tools::new());
     let mut entries: Vec<Arc<LearnedEntry>> = list.trusted().cloned().map(Arc::new).collect();
     // Directories and lookups are small and lead to the rest.

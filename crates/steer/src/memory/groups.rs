@@ -6,7 +6,7 @@
 //!   so                       /sys/fs/cgroup/memory/job, then /sys/fs/cgroup/memory
 //! ```
 //! A container sees a part of the hierarchy; what lies outside of it also bounds, but cannot be
-//! seen. Version 1 has a hierarchy for memory; version 2 has one for all.
+//! seen. Version 1 has a hierarchy for each controller; version 2 has one for all.
 //!
 //! # Sources
 //! Linux `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/memory.rst`.
@@ -18,14 +18,14 @@ use super::text::{self, Mount};
 
 /// A group that may have a limit.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Group {
-    pub(super) folder: PathBuf,
+pub(crate) struct Group {
+    pub(crate) folder: PathBuf,
     pub(super) version: Version,
 }
 
 /// The hierarchy of a group, which decides its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
+pub(crate) enum Version {
     One,
     Two,
 }
@@ -57,18 +57,19 @@ impl Group {
     }
 }
 
-/// The groups of a process with these two files, the nearest first.
-pub(super) fn of(root: &Path, cgroup: &str, mountinfo: &str) -> Vec<Group> {
+/// The groups of a process with these two files, as far as they have `controller`, the nearest
+/// first.
+pub(crate) fn of(root: &Path, cgroup: &str, mountinfo: &str, controller: &str) -> Vec<Group> {
     let mounts: Vec<Mount> = text::mounts(mountinfo).collect();
     let mut groups = Vec::new();
     for (controllers, path) in text::memberships(cgroup) {
         let (version, kind) = match controllers {
             "" => (Version::Two, "cgroup2"),
-            one if has(one, "memory") => (Version::One, "cgroup"),
+            one if has(one, controller) => (Version::One, "cgroup"),
             _ => continue,
         };
         let shows = |mount: &&Mount| {
-            mount.kind == kind && (version == Version::Two || has(&mount.options, "memory"))
+            mount.kind == kind && (version == Version::Two || has(&mount.options, controller))
         };
         let Some(mount) = mounts.iter().find(shows) else { continue };
         let top = below(root, Path::new(&mount.point));
@@ -125,7 +126,7 @@ mod tests {
             ("nothing",                "",                       "",   &[]),
         ];
         for (why, cgroup, mountinfo, expected) in rows {
-            let found = of(Path::new("/"), cgroup, mountinfo);
+            let found = of(Path::new("/"), cgroup, mountinfo, "memory");
             let folders: Vec<&Path> = found.iter().map(|group| group.folder.as_path()).collect();
             let expected: Vec<&Path> = expected.iter().map(Path::new).collect();
             assert_eq!(folders, expected, "{why}");

@@ -62,7 +62,7 @@ pub(super) fn memberships(cgroup: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// A number on a line of its own; `max`, which is no limit, is `None`.
-pub(super) fn number(text: &str) -> Option<u64> {
+pub(crate) fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_plain { text.parse().ok() } else { None }

@@ -9,8 +9,8 @@
 //!
 //! # Invariants
 //! - At most [`JOBS_MAX`] jobs are queued, running or told and not taken; each job is told once.
-//! - At most [`THREADS_MAX`] threads; the first starts with the first job, and a thread without
-//!   jobs ends.
+//! - At most [`THREADS_MAX`] threads, within what [`ThreadRoom`] grants; the first starts with the
+//!   first job, and a thread without jobs ends.
 //! - Of one device no more jobs run than it is given: a file system that does not answer holds so
 //!   many threads, and the others go on.
 //! - No lock is held over a call on a file system. Nothing waits for the threads.
@@ -32,6 +32,7 @@ use forerun_core::walk::{WalkRequestId, Want};
 use crate::clock::Clock;
 use crate::kernel::Devices;
 use crate::open::{LeaseList, OwnDescriptors, Refusal, Rights};
+use crate::tasks::ThreadRoom;
 use fetch::Fetched;
 use fetch::Tools;
 pub(super) use fetch::{Bounds, Names};
@@ -76,6 +77,7 @@ struct Shared {
     tools: Tools,
     clock: Clock,
     running: Arc<AtomicU64>,
+    room: ThreadRoom,
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +131,7 @@ impl EntryWorkers {
         bounds: Bounds,
         watches: Option<Arc<OwnedFd>>,
         running: Arc<AtomicU64>,
+        room: ThreadRoom,
     ) -> Self {
         assert!(bounds.head_bytes <= bounds.whole_bytes, "the head is a part of the whole");
         let (sender, completions) = sync_channel(JOBS_MAX);
@@ -141,7 +144,7 @@ impl EntryWorkers {
             bounds,
         };
         let state = Mutex::new(State::default());
-        let shared = Arc::new(Shared { state, tools, clock: Clock::start(), running });
+        let shared = Arc::new(Shared { state, tools, clock: Clock::start(), running, room });
         Self { shared, sender, completions, outstanding: 0 }
     }
 
@@ -171,22 +174,27 @@ impl EntryWorkers {
     /// and those behind one that does are left to the next call.
     pub(super) fn wake(&mut self) {
         let mut starts = Vec::new();
-        let mut state = self.shared.lock();
-        let State { teams, threads, .. } = &mut *state;
-        for team in teams {
+        let state = self.shared.lock();
+        for team in &state.teams {
             let wanted = team.jobs.len().div_ceil(JOBS_A_WAKE);
             for _ in 0..wanted.min(team.idle) {
                 team.more.notify_one();
             }
-            let missing = wanted.saturating_sub(team.idle).min(THREADS_MAX - *threads);
-            team.threads += missing;
-            *threads += missing;
-            assert!(*threads <= THREADS_MAX, "threads are bounded");
+            let room = THREADS_MAX - state.threads - starts.len();
+            let missing = wanted.saturating_sub(team.idle).min(room);
             starts.extend(iter::repeat_n(team.rights.clone(), missing));
         }
         drop(state);
+        starts.truncate(self.shared.room.take(starts.len()));
         for rights in starts {
             self.start(rights.as_ref());
+        }
+    }
+
+    /// Has a thread work where jobs are queued and there was no room for one.
+    pub(super) fn wake_first(&mut self) {
+        if self.outstanding > 0 && self.shared.lock().threads == 0 {
+            self.wake();
         }
     }
 
@@ -196,13 +204,16 @@ impl EntryWorkers {
         (self.shared.tools.handles.count(), self.shared.lock().threads)
     }
 
+    /// Starts a thread, which is granted.
     fn start(&self, rights: Option<&Arc<Rights>>) {
+        self.shared.lock().join(rights);
         let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
         let thread = thread::Builder::new().name("entries".into()).stack_size(STACK_BYTES);
         let of = rights.cloned();
         if thread.spawn(move || shared.work(of.as_ref(), &sender)).is_err() {
             // Without a thread nothing is fetched, and the program reads as ever.
             self.shared.lock().leave(rights);
+            self.shared.room.give_back(1);
         }
     }
 
@@ -247,8 +258,13 @@ impl Shared {
                 let completion = self.carry_out(job, has_rights);
                 // The channel has room for all jobs; its other end is there while the process is.
                 let _ = sender.send(completion);
+                let is_shed = self.room.shed();
                 state = self.lock();
                 state.ended(device);
+                if is_shed {
+                    state.leave(rights);
+                    return;
+                }
                 continue;
             }
             let now = self.clock.now();
@@ -256,15 +272,16 @@ impl Shared {
             if now.since(since) >= IDLE_MAX && state.teams[which].jobs.is_empty() {
                 state.leave(rights);
                 drop(state);
+                self.room.give_back(1);
                 self.tools.handles.expire(now);
                 return;
             }
             // One of those that wait closes what was not used.
             let expires = !std::mem::replace(&mut state.expires, true);
-            let wait = if expires { EXPIRES_EVERY } else { IDLE_MAX };
+            let wait = Duration::from_nanos(if expires { EXPIRES_EVERY } else { IDLE_MAX }.0);
+            let wait = self.room.wait(wait);
             let more = Arc::clone(&state.teams[which].more);
             state.teams[which].idle += 1;
-            let wait = Duration::from_nanos(wait.0);
             let (woken, timeout) =
                 more.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner);
             state = woken;
@@ -274,7 +291,12 @@ impl Shared {
             if timeout.timed_out() {
                 drop(state);
                 self.tools.handles.expire(self.clock.now());
+                let is_shed = self.room.shed();
                 state = self.lock();
+                if is_shed {
+                    state.leave(rights);
+                    return;
+                }
             }
         }
     }
@@ -342,6 +364,14 @@ impl State {
         for team in self.teams.iter().filter(waits) {
             team.more.notify_one();
         }
+    }
+
+    /// A thread of these rights begins.
+    fn join(&mut self, rights: Option<&Arc<Rights>>) {
+        let which = self.team(rights);
+        self.threads += 1;
+        self.teams[which].threads += 1;
+        assert!(self.threads <= THREADS_MAX, "threads are bounded");
     }
 
     /// A thread of these rights ends. A team without threads and jobs is dissolved.

@@ -29,6 +29,7 @@ use forerun_core::walk::{
 use super::entries::{Bounds, Completion, EntryWorkers, JOBS_MAX, Job, Pacing};
 use crate::kernel::Devices;
 use crate::observe::access::{EntryAccess, EntryCall};
+use crate::tasks::ThreadRoom;
 use directories::Directories;
 use roots::Roots;
 use watches::Watches;
@@ -67,6 +68,7 @@ pub(super) struct WalkDriver {
     /// Started with the first request.
     workers: Option<EntryWorkers>,
     running: Arc<AtomicU64>,
+    thread_room: ThreadRoom,
     /// The directories of the requests that a worker has.
     requests: BTreeMap<WalkRequestId, DirectoryId>,
     /// Requests that workers were given.
@@ -114,7 +116,7 @@ impl DeviceRow {
 
 impl WalkDriver {
     /// Walks of which all together are no more than `budget_bytes` ahead, and each `limit_bytes`.
-    pub(super) fn new(limit_bytes: u64, budget_bytes: u64) -> Self {
+    pub(super) fn new(limit_bytes: u64, budget_bytes: u64, thread_room: ThreadRoom) -> Self {
         let settings = WalkSettings::default();
         let ahead_bytes_max = settings.ahead_bytes_max.min(limit_bytes);
         let settings = WalkSettings { ahead_bytes_max, budget_bytes, ..settings };
@@ -126,6 +128,7 @@ impl WalkDriver {
             watches: Watches::new(),
             workers: None,
             running: Arc::default(),
+            thread_room,
             requests: BTreeMap::new(),
             submitted: 0,
             devices: BTreeMap::new(),
@@ -296,6 +299,9 @@ impl WalkDriver {
         }
         let room = self.room(now).min(room_max);
         if room == 0 {
+            if let Some(workers) = &mut self.workers {
+                workers.wake_first();
+            }
             return;
         }
         let known =
@@ -364,10 +370,10 @@ impl WalkDriver {
         self.submitted += 1;
         self.requests.insert(job.id, dir);
         let &WalkSettings { head_bytes, whole_bytes, entries_max, .. } = &self.settings;
-        let (running, watches) = (&self.running, &self.watches);
+        let (running, watches, room) = (&self.running, &self.watches, &self.thread_room);
         let workers = self.workers.get_or_insert_with(|| {
             let bounds = Bounds { head_bytes, whole_bytes, entries_max: entries_max as usize };
-            EntryWorkers::new(bounds, watches.queue(), Arc::clone(running))
+            EntryWorkers::new(bounds, watches.queue(), Arc::clone(running), room.clone())
         });
         workers.push(job, pacing);
     }

@@ -8,7 +8,7 @@
 //! - The jobs of one file run in their order, one at a time: two threads would mix them up on the
 //!   way to the device.
 //! - At most [`QUEUE_MAX`] jobs wait and [`THREADS_MAX`] run; a thread starts when one is missing,
-//!   the first with the first job.
+//!   the first with the first job, within what [`ThreadRoom`] grants.
 //! - A job of a closed file ([`Source::close`]) is dropped.
 //! - Nothing waits for the threads: they end with the process.
 
@@ -18,8 +18,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use crate::kernel::{self, Probe};
+use crate::tasks::ThreadRoom;
 
 /// A file of the program, by a descriptor of our own that can only read.
 #[derive(Debug)]
@@ -60,26 +62,33 @@ pub(crate) struct Job {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Workers {
     shared: Arc<Shared>,
-    threads: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     queue: Mutex<Queue>,
     more: Condvar,
     running: Arc<AtomicU64>,
+    room: ThreadRoom,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
     idle: usize,
+    threads: usize,
 }
 
 impl Workers {
+    /// Workers whose threads find their room in `room`.
+    pub(crate) fn new(room: ThreadRoom) -> Self {
+        let (queue, more, running) = (Mutex::default(), Condvar::new(), Arc::default());
+        Self { shared: Arc::new(Shared { queue, more, running, room }) }
+    }
+
     /// The number of calls that have not returned.
     pub(crate) fn running(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.shared.running)
@@ -102,13 +111,17 @@ impl Workers {
         let mut queue = self.shared.lock();
         assert!(queue.jobs.len() < QUEUE_MAX, "a job is pushed where there is room");
         queue.jobs.push_back(job);
-        let is_short = queue.idle < queue.jobs.len() && self.threads < THREADS_MAX;
+        let is_short = queue.idle < queue.jobs.len() && queue.threads < THREADS_MAX;
         drop(queue);
-        if is_short {
+        if is_short && self.shared.room.take(1) == 1 {
+            self.shared.lock().threads += 1;
             let shared = Arc::clone(&self.shared);
             let name = thread::Builder::new().name("prefetch".into()).stack_size(STACK_BYTES);
             // Without a thread nothing is prefetched, and the program reads as ever.
-            self.threads += usize::from(name.spawn(move || shared.work()).is_ok());
+            if name.spawn(move || shared.work()).is_err() {
+                self.shared.lock().threads -= 1;
+                self.shared.room.give_back(1);
+            }
         }
         self.shared.more.notify_one();
     }
@@ -119,13 +132,24 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self) -> ! {
+    fn work(&self) {
         let mut queue = self.lock();
         loop {
             let Some(Job { source, range }) = queue.take() else {
+                let wait = self.room.wait(IDLE_MAX);
                 queue.idle += 1;
-                queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                let (woken, timeout) =
+                    self.more.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner);
+                queue = woken;
                 queue.idle -= 1;
+                if timeout.timed_out() {
+                    drop(queue);
+                    if self.room.shed() {
+                        self.lock().threads -= 1;
+                        return;
+                    }
+                    queue = self.lock();
+                }
                 continue;
             };
             drop(queue);
@@ -161,4 +185,6 @@ impl Queue {
 const QUEUE_MAX: usize = 256;
 /// Jobs that run: one that waits for a slow device does not hold up all others.
 const THREADS_MAX: usize = 4;
+/// An idle thread looks whether there is room for it.
+const IDLE_MAX: Duration = Duration::from_secs(1);
 const STACK_BYTES: usize = 64 << 10;

@@ -30,7 +30,11 @@ struct Walk {
 impl Walk {
     fn new(test: &str) -> Self {
         let tree = Scratch::on_disk(test);
-        Self { tree, driver: WalkDriver::new(64 * MIB, 128 * MIB), now: Nanos(0) }
+        Self {
+            tree,
+            driver: WalkDriver::new(64 * MIB, 128 * MIB, ThreadRoom::here()),
+            now: Nanos(0),
+        }
     }
 
     fn path(&self, name: impl AsRef<Path>) -> PathBuf {
