@@ -20,7 +20,9 @@
 //! - At most [`MAPPINGS_MAX`] mappings of a process and [`CURSORS_MAX`] cursors in all; where these
 //!   are too many the mapping with most of them gives one up, that which stood still longest.
 //! - The pause after a scan has a bound, however expensive the scan was.
-//! - A file is opened when some of it becomes present, and closed with the last of its mapping.
+//! - A file is opened when some of it becomes present, and closed with the last of its mapping:
+//!   where a process has less mapped than at the last poll, the mappings with open files are looked
+//!   at before the next list is read.
 //! # Sources
 //! proc(5); Linux `mm/memory.c` (`do_fault_around`).
 
@@ -33,6 +35,8 @@ use std::os::fd::BorrowedFd;
 use std::slice;
 
 use forerun_core::units::Nanos;
+use rustix::fs::{AtFlags, statat};
+use rustix::io::Errno;
 
 use super::access::{AccessSink, CursorId};
 use super::cursors::{Continuation, Cursor, Cursors};
@@ -54,6 +58,8 @@ pub(crate) struct Mappings {
     pagemap: Option<File>,
     /// The sizes when `maps` was read last.
     known: Option<Sizes>,
+    /// What it had mapped at the last poll.
+    mapped_before: u64,
     /// The page faults when they were read last.
     faults: Option<u64>,
     /// Present pages of files when all page tables of these mappings were scanned last.
@@ -162,7 +168,10 @@ impl Mappings {
         if self.mapped.is_empty() {
             return false;
         }
-        let Some(Sizes { present, .. }) = self.sizes(process) else { return false };
+        let Some(Sizes { present, mapped }) = self.sizes(process) else { return false };
+        if mapped < std::mem::replace(&mut self.mapped_before, mapped) {
+            self.close_gone(process, now, sink);
+        }
         if self.scan_began.is_none() && self.scanned == Some(present) {
             return false;
         }
@@ -214,6 +223,22 @@ impl Mappings {
     pub(crate) fn close(&mut self, now: Nanos, sink: &mut dyn AccessSink) {
         for gone in std::mem::take(&mut self.mapped) {
             gone.close(now, sink);
+        }
+    }
+
+    /// Closes the files whose mappings are gone, or became others: these are found with the next
+    /// list. One lookup each, where that takes the list as a whole.
+    fn close_gone(&mut self, process: BorrowedFd<'_>, now: Nanos, sink: &mut dyn AccessSink) {
+        for mapped in &mut self.mapped {
+            if mapped.cursors.len() == 0 {
+                continue;
+            }
+            let Range { start, end } = mapped.addresses;
+            let name = format!("map_files/{start:x}-{end:x}");
+            if statat(process, name, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT) {
+                let cursors = std::mem::replace(&mut mapped.cursors, Cursors::new());
+                cursors.iter().for_each(|cursor| sink.close(now, cursor.state));
+            }
         }
     }
 
@@ -533,6 +558,37 @@ mod tests {
             // SAFETY: nothing refers to the mapping of this test.
             unsafe { munmap(start, BYTES) }.unwrap();
         }
+    }
+
+    #[test]
+    #[expect(unsafe_code, reason = "a mapping of the test itself")]
+    fn the_file_of_a_mapping_that_is_gone_is_closed_before_the_list_is_read_again() {
+        // No other test maps as much at the same place.
+        const BYTES: usize = (5 << 20) + 7 * 4096;
+        let scratch = Scratch::on_disk("mappings-gone");
+        let file = File::open(scratch.file("data", vec![7; BYTES])).unwrap();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let process = open("/proc/self", flags, Mode::empty()).unwrap();
+        let (mut sink, mut mappings) = (RecordingSink::default(), Mappings::default());
+        // SAFETY: the kernel chooses a place that nothing is mapped at.
+        let start =
+            unsafe { mmap(null_mut(), BYTES, ProtFlags::READ, MapFlags::PRIVATE, &file, 0) };
+        let start = start.unwrap();
+        let endless = Allowance::endless();
+        mappings.discover(process.as_fd(), Nanos(0), endless, &mut sink).unwrap();
+        mappings.mapped.retain(|mapped| mapped.inode == fstat(&file).unwrap().st_ino);
+        let end = mappings.mapped[0].addresses.start;
+        let cursor = Cursor { start: end, end, used: 0, state: CursorId(7) };
+        assert!(mappings.mapped[0].cursors.add(cursor).is_none());
+        // Other tests map and unmap: as if there had been more each time.
+        mappings.mapped_before = u64::MAX;
+        mappings.poll(process.as_fd(), Nanos(2), endless, &mut sink);
+        assert_eq!(sink.closed.len(), 0, "it is there");
+        // SAFETY: nothing refers to the mapping of this test.
+        unsafe { munmap(start, BYTES) }.unwrap();
+        mappings.mapped_before = u64::MAX;
+        mappings.poll(process.as_fd(), Nanos(3), endless, &mut sink);
+        assert_eq!(sink.closed, [CursorId(7)]);
     }
 
     /// Mappings with so many cursors each, all of which moved at once.
