@@ -40,7 +40,7 @@ fn a_stopped_run_goes_on_with_its_program_and_ends_with_it() {
 fn a_run_whose_observing_process_is_gone_stops_with_its_program_as_ever() {
     within(|| {
         for command in [run(""), explain("")] {
-            let (mut forerun, observing, program) = stopped(command, "kill -TSTP $$; exit 3");
+            let (mut forerun, observing, program) = stopped(command, "kill -STOP $$; exit 3");
             signal(observing, Signal::KILL);
             until(|| state(forerun.id()) != Some('T'));
             signal(program, Signal::CONT);
