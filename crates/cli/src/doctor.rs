@@ -111,7 +111,7 @@ fn reads() -> Finding {
         what: "reads of the engine",
         is_good,
         here: chosen.map_or_else(|error| error.to_string(), |chosen| chosen.to_string()),
-        without: "the engine and the crates read by linux-aio or by threads; run is as ever",
+        without: "the engine and the crates read by threads; run is as ever",
         remedy: "allow io_uring: /proc/sys/kernel/io_uring_disabled, the container's seccomp rules",
     }
 }

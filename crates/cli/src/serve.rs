@@ -141,7 +141,6 @@ impl TlsFiles {
 enum Interface {
     Auto,
     Uring,
-    Aio,
     Threads,
 }
 
@@ -342,7 +341,6 @@ fn cache(args: &Args) -> Result<Cache> {
     settings.files.backend = match args.io {
         Interface::Auto => Backend::Auto,
         Interface::Uring => Backend::Uring,
-        Interface::Aio => Backend::Aio,
         Interface::Threads => Backend::Threads,
     };
     Cache::new(settings).map_err(|error| match error {

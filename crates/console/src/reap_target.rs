@@ -1,5 +1,4 @@
-//! The target of `bench reap` and `profile`: a file by rings, linux-aio or threads, or a model in
-//! real time.
+//! The target of `bench reap` and `profile`: a file by rings or threads, or a model in real time.
 //!
 //! # Invariants
 //! - Each thread has a port of its own to the same file or model.

@@ -82,13 +82,11 @@ fn the_same_holds_for_files_in_memory() {
 }
 
 #[test]
-fn the_same_holds_by_the_interfaces_that_are_left_where_rings_are_refused() {
+fn the_same_holds_by_threads_where_rings_are_refused() {
     if env::var_os(WRITER).is_some() {
         return;
     }
-    for backend in [Backend::Aio, Backend::Threads] {
-        within(move || KINDS.map(|kind| Scene::new(&env::temp_dir(), kind, backend).play()));
-    }
+    within(|| KINDS.map(|kind| Scene::new(&env::temp_dir(), kind, Backend::Threads).play()));
 }
 
 /// The writer, where the variable names a task; else no test.

@@ -1,7 +1,7 @@
 //! Opens files on the kernel's best interface that works here, and says which one that is.
 //!
 //! ```text
-//!   Auto:  io_uring, tried --refused--> linux-aio, tried --refused--> threads
+//!   Auto:  io_uring, tried --refused--> threads
 //! ```
 //!
 //! All files that one [`Files`] opens share what the interface needs: readers' rings from one
@@ -20,7 +20,6 @@ use crate::{
     reaper::port::{Port, QueuePort},
     store::{
         Store, StoreError,
-        aio::{self, Aio, AioPort, ContextBounds, Contexts},
         file::{Access, OpenFile},
         threads::Threads,
         uring::{Region, RingPort, Uring},
@@ -35,8 +34,6 @@ pub enum Backend {
     Auto,
     /// `io_uring`.
     Uring,
-    /// `io_submit` and its kin.
-    Aio,
     /// `preadv` on threads.
     Threads,
 }
@@ -87,7 +84,7 @@ pub enum BackendError {
 /// Which interface was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenBackend {
-    /// `io_uring`, `linux-aio` or `threads`.
+    /// `io_uring` or `threads`.
     pub backend: &'static str,
     /// Why nothing better: what the system refused.
     pub why: Option<String>,
@@ -121,7 +118,6 @@ struct Shared {
 /// The interface in use.
 enum Interface {
     Uring(Uring),
-    Aio(Arc<Contexts>),
     Threads,
 }
 
@@ -136,19 +132,15 @@ impl Files {
             return Err(BackendError::RingEntries { entries: ring_entries });
         }
         let uring = || Uring::new(rings_max, ring_entries).map(Interface::Uring).map_err(refusal);
-        let aio = || {
-            let bounds = ContextBounds {
-                reader_contexts_max: rings_max,
-                background_events: ring_entries,
-                ..ContextBounds::default()
-            };
-            aio::available().map_err(|errno| refusal(("io_setup", errno)))?;
-            Ok(Interface::Aio(Contexts::new(bounds)))
-        };
         let (interface, why) = match backend {
-            Backend::Auto => best(uring, aio),
-            Backend::Uring => (by_name(URING, uring())?, None),
-            Backend::Aio => (by_name(AIO, aio())?, None),
+            Backend::Auto => match uring() {
+                Ok(rings) => (rings, None),
+                Err(why) => (Interface::Threads, Some(why)),
+            },
+            Backend::Uring => {
+                let refused = |why| BackendError::Refused { backend: URING, why };
+                (uring().map_err(refused)?, None)
+            }
             Backend::Threads => (Interface::Threads, None),
         };
         Ok(Self(Arc::new(Shared { interface, why, settings })))
@@ -166,13 +158,12 @@ impl Files {
         let file = self.opened(path.into(), access)?;
         Ok(match &self.0.interface {
             Interface::Uring(rings) => Arc::new(rings.file(file)),
-            Interface::Aio(contexts) => Arc::new(Aio::over(contexts, file)),
             Interface::Threads => Arc::new(Threads::over(file)),
         })
     }
 
     /// A port of this thread to the file at `path`, for groups of `depth` reads; where the system
-    /// makes no ring and no context for it, on threads.
+    /// makes no ring for it, on threads.
     ///
     /// # Errors
     /// As [`Files::open`].
@@ -181,19 +172,12 @@ impl Files {
     /// `depth` is 0.
     pub fn port(&self, path: impl Into<PathBuf>, depth: u32) -> Result<Box<dyn Port>, StoreError> {
         let file = self.opened(path.into(), Access::Read)?;
-        let ring = || -> Option<Box<dyn Port>> {
-            Some(Box::new(RingPort::new(Arc::clone(&file), depth).ok()?))
-        };
-        let context = || -> Option<Box<dyn Port>> {
-            file.direct.as_ref()?;
-            Some(Box::new(AioPort::new(Arc::clone(&file), depth).ok()?))
-        };
-        let tried = match &self.0.interface {
-            Interface::Uring(_) => ring().or_else(context),
-            Interface::Aio(_) => context(),
-            Interface::Threads => None,
-        };
-        Ok(tried.unwrap_or_else(|| Box::new(QueuePort::new(THREADS, &Threads::over(file), depth))))
+        if let Interface::Uring(_) = &self.0.interface
+            && let Ok(port) = RingPort::new(Arc::clone(&file), depth)
+        {
+            return Ok(Box::new(port));
+        }
+        Ok(Box::new(QueuePort::new(THREADS, &Threads::over(file), depth)))
     }
 
     /// As [`Files::port`], without interrupts, where the device is polled.
@@ -208,7 +192,7 @@ impl Files {
         let file = self.opened(path.into(), Access::Read)?;
         Ok(match &self.0.interface {
             Interface::Uring(_) => RingPort::polled(file, depth).map(|port| Box::new(port) as _),
-            Interface::Aio(_) | Interface::Threads => Err("it takes io_uring".to_owned()),
+            Interface::Threads => Err("it takes io_uring".to_owned()),
         })
     }
 
@@ -220,12 +204,9 @@ impl Files {
     /// Has the kernel keep `frames` pinned, as far as it allows: reads into them cost less.
     /// Without that they work as well. Only the frames of the first call are kept so.
     pub fn register(&self, frames: &Frames) {
-        match &self.0.interface {
-            Interface::Uring(rings) => {
-                let (base, bytes) = frames.region();
-                rings.register(Region::new(base.expose_provenance(), bytes, frames.keep()));
-            }
-            Interface::Aio(_) | Interface::Threads => {}
+        if let Interface::Uring(rings) = &self.0.interface {
+            let (base, bytes) = frames.region();
+            rings.register(Region::new(base.expose_provenance(), bytes, frames.keep()));
         }
     }
 
@@ -234,7 +215,6 @@ impl Files {
     pub fn chosen(&self) -> ChosenBackend {
         let (backend, registered_bytes) = match &self.0.interface {
             Interface::Uring(rings) => (URING, rings.registered_bytes()),
-            Interface::Aio(_) => (AIO, 0),
             Interface::Threads => (THREADS, 0),
         };
         ChosenBackend { backend, why: self.0.why.clone(), registered_bytes }
@@ -247,28 +227,6 @@ impl fmt::Debug for Files {
     }
 }
 
-/// The best interface that works, and what was refused on the way.
-fn best(
-    uring: impl FnOnce() -> Result<Interface, String>,
-    aio: impl FnOnce() -> Result<Interface, String>,
-) -> (Interface, Option<String>) {
-    let why = match uring() {
-        Ok(interface) => return (interface, None),
-        Err(why) => why,
-    };
-    match aio() {
-        Ok(interface) => (interface, Some(why)),
-        Err(later) => (Interface::Threads, Some(format!("{why}; {later}"))),
-    }
-}
-
-fn by_name(
-    backend: &'static str,
-    tried: Result<Interface, String>,
-) -> Result<Interface, BackendError> {
-    tried.map_err(|why| BackendError::Refused { backend, why })
-}
-
 /// What the system refused, in words.
 fn refusal((what, errno): (&'static str, Errno)) -> String {
     let text = std::io::Error::from(errno).to_string();
@@ -277,5 +235,4 @@ fn refusal((what, errno): (&'static str, Errno)) -> String {
 }
 
 const URING: &str = "io_uring";
-const AIO: &str = "linux-aio";
 const THREADS: &str = "threads";

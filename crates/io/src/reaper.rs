@@ -7,10 +7,10 @@
 //!         learn <-------------- outcome: time, processor time, late or not
 //! ```
 //!
-//! One reaper is one thread's, with a [`Port`] of its own: a ring, a context of linux-aio, a queue,
-//! or a [model]. Spinning is limited to a [`SpinBudget`], a share of the time, and stops while
-//! other threads want the processor (`contention.rs`). Where the block layer polls, groups that are
-//! polled for go to a second port without interrupts ([`Reaper::with_polled`]).
+//! One reaper is one thread's, with a [`Port`] of its own: a ring, a queue, or a [model]. Spinning
+//! is limited to a [`SpinBudget`], a share of the time, and stops while other threads want the
+//! processor (`contention.rs`). Where the block layer polls, groups that are polled for go to a
+//! second port without interrupts ([`Reaper::with_polled`]).
 //!
 //! # Invariants
 //! - Each operation comes back once, with its own result, whichever way the group was waited for.

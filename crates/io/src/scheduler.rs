@@ -1,5 +1,5 @@
 //! Which operation a device gets next, and what came of those that it had: one scheduler for the
-//! shared ring, the shared linux-aio context, threads and modelled devices.
+//! shared ring, threads and modelled devices.
 //!
 //! ```text
 //!   demand      queue 0  waiting: a b c --\ by turns, first
@@ -18,8 +18,7 @@
 //! Pure: no clock, no system call, no thread. A driver starts what [`Scheduler::next`] gives it,
 //! returns the room ([`Scheduler::freed`]) and says what came of the operation
 //! ([`Scheduler::complete`]). The cost of an operation is the driver's: a ring and threads count
-//! operations, a model counts requests, and what linux-aio leaves to a blocking thread costs
-//! nothing at the device.
+//! operations, a model counts requests.
 //!
 //! # Invariants
 //! - No readahead starts while a demand waits. Queues of one class take turns, one operation each;

@@ -21,9 +21,7 @@
 //! - Operations are not ordered: a sync covers the writes that were reaped before it was
 //!   submitted, no others.
 
-pub mod aio;
 pub mod file;
-pub(crate) mod in_flight;
 pub mod memory;
 pub mod pattern;
 pub mod threads;

@@ -102,7 +102,7 @@ fn a_child_reads_for_itself_and_leaves_the_rings_of_its_parent_alone() {
             i32::from(reap_all(caller) != OPS)
         }),
     ];
-    for backend in [Backend::Uring, Backend::Aio, Backend::Threads] {
+    for backend in [Backend::Uring, Backend::Threads] {
         let settings = FilesSettings { backend, ..FilesSettings::default() };
         let Ok(files) = Files::new(settings) else { continue };
         let store: Arc<dyn Store> = files.open(&path, Access::Read).unwrap();

@@ -77,8 +77,6 @@ enum Io {
     Auto,
     /// `io_uring`
     Uring,
-    /// linux-aio
-    Aio,
     /// preadv on threads
     Threads,
 }
@@ -88,7 +86,6 @@ impl Io {
         match self {
             Self::Auto => Backend::Auto,
             Self::Uring => Backend::Uring,
-            Self::Aio => Backend::Aio,
             Self::Threads => Backend::Threads,
         }
     }

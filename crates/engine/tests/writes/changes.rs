@@ -99,7 +99,7 @@ fn reads_see_each_change_at_once_and_the_store_holds_all_after_a_flush() {
 
 #[test]
 fn files_on_every_interface_change_their_length_and_have_ranges_zeroed() {
-    for backend in [Backend::Auto, Backend::Aio, Backend::Threads] {
+    for backend in [Backend::Auto, Backend::Threads] {
         let scratch = Scratch::new("changes");
         let path = scratch.file("data", vec![3; 30_000]);
         let request_bytes_max = 16 << 10; // Zeros beyond it are the store's.

@@ -46,7 +46,7 @@ fn a_hole_before_a_write_is_zeros() {
 
 #[test]
 fn files_on_every_interface_take_writes_of_any_place_and_length() {
-    for backend in [Backend::Auto, Backend::Aio, Backend::Threads] {
+    for backend in [Backend::Auto, Backend::Threads] {
         let scratch = Scratch::new("writes");
         let mut random = Prng::new(3);
         let mut model = Model(bytes(&mut random, 30_000));

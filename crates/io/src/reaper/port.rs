@@ -3,7 +3,6 @@
 //! ```text
 //!   port        poll without a system call   sleep that a completion ends   timer alone   blocks
 //!   io_uring    yes                          yes, from Linux 5.11 on        yes           yes
-//!   linux-aio   yes                          yes                            yes           yes
 //!   queue       -                            -                              -             yes
 //!   model       yes                          yes                            yes           yes
 //! ```

@@ -310,7 +310,7 @@ fn pattern_file(bytes: usize) -> ScratchFile {
 #[test]
 fn files_are_read_by_every_policy_on_every_interface() {
     let file = pattern_file(256 << 12);
-    for backend in [Backend::Uring, Backend::Aio, Backend::Threads] {
+    for backend in [Backend::Uring, Backend::Threads] {
         let Ok(files) = Files::new(FilesSettings { backend, ..FilesSettings::default() }) else {
             println!("skipped: {backend:?} does not work here");
             continue;

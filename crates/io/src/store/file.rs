@@ -25,7 +25,6 @@
 
 mod align;
 mod cached;
-mod caller;
 mod transfer;
 
 use std::{
@@ -44,7 +43,6 @@ use rustix::{
     io::{Errno, retry_on_intr},
 };
 
-pub(crate) use self::caller::{Batches, CallerQueue, Started};
 pub(crate) use self::transfer::{Call, Next, Transfer};
 use self::{align::Align, cached::CachedSample};
 use super::{Change, Op, OpKind, Stamp, StoreError, Version};

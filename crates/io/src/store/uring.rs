@@ -21,7 +21,9 @@
 //! # Sources
 //! Linux `io_uring_setup(2)`, `io_uring_enter(2)`.
 
+mod caller;
 mod entry;
+mod in_flight;
 mod pool;
 mod port;
 mod registered;
@@ -32,13 +34,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use self::{pool::Pool, shared::Shared};
+use self::{caller::CallerQueue, pool::Pool, shared::Shared};
 pub(crate) use self::{port::RingPort, registered::Region};
-use super::{
-    Queue, QueueKind, Store, StoreError,
-    file::{CallerQueue, OpenFile},
-    threads::Threads,
-};
+use super::{Queue, QueueKind, Store, StoreError, file::OpenFile, threads::Threads};
 
 /// The rings of all files that are opened together.
 #[derive(Clone)]

@@ -6,7 +6,6 @@ use forerun_core::{device, prng::Prng};
 use forerun_io::{
     store::{
         Completion, ECANCELED, OpKind, QueueKind, Store, Wait,
-        aio::{Aio, ContextBounds, Contexts},
         memory::Memory,
         pattern::{self, Pattern},
         threads::{Access, Threads},
@@ -46,9 +45,6 @@ fn subjects(bytes: usize) -> Vec<Subject> {
         let store = files.open(&file, Access::ReadWrite).unwrap();
         Some(Subject { name: files.chosen().backend, store, writable: true, _file: Some(file) })
     };
-    let beside = ScratchFile::holding("contract", &contents);
-    let shared = Contexts::new(ContextBounds::default());
-    let on_aio = Aio::open(&shared, &beside, Access::ReadWrite).unwrap();
     let optane = || device::make("optane", 1).unwrap();
     let late = Rule { cut: Some(When::Every(u64::MAX)), ..Rule::default() };
     let never = Faults { reads: late.clone(), writes: late.clone(), syncs: late, changes: None };
@@ -57,7 +53,6 @@ fn subjects(bytes: usize) -> Vec<Subject> {
         subject("memory", memory(), true),
         subject("pattern", Arc::new(Pattern::new(bytes as u64)), false),
         Subject { _file: Some(file), ..subject("threads", Arc::new(threads), true) },
-        Subject { _file: Some(beside), ..subject("aio", Arc::new(on_aio), true) },
         subject("fault", Arc::new(Fault::new(memory(), never.clone(), 1)), true),
         subject("latency", Arc::new(Latency::new(memory(), optane())), true),
         subject("record", Arc::new(Record::new(memory(), 10)), true),

@@ -27,7 +27,7 @@ use forerun_testkit::{ScratchFile, skip, within};
 use crate::rig::{KINDS, drain, held, one};
 
 /// Each interface by name.
-pub(crate) const BACKENDS: [Backend; 3] = [Backend::Uring, Backend::Aio, Backend::Threads];
+pub(crate) const BACKENDS: [Backend; 2] = [Backend::Uring, Backend::Threads];
 
 /// Files on `backend`; none where it does not work here, which is said.
 pub(crate) fn files(backend: Backend, direct: bool) -> Option<Files> {
@@ -400,7 +400,7 @@ fn settings_that_make_no_sense_are_refused() {
         assert_eq!(error, BackendError::RingEntries { entries });
     }
     let line = Files::new(FilesSettings::default()).unwrap().chosen().to_string();
-    assert!(["io_uring", "linux-aio", "threads"].iter().any(|name| line.starts_with(name)));
+    assert!(["io_uring", "threads"].iter().any(|name| line.starts_with(name)));
 }
 
 #[test]

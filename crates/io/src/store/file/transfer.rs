@@ -10,8 +10,8 @@
 //!   runs      |<---- one run ---->|     |<-->|       what the kernel is given
 //! ```
 //!
-//! A thread makes the calls itself ([`Transfer::carry`]); a ring and a linux-aio context take the
-//! next call's runs ([`Transfer::prepare`]) and answer later ([`Transfer::settle`]).
+//! A thread makes the calls itself ([`Transfer::carry`]); a ring takes the next call's
+//! runs ([`Transfer::prepare`]) and answers later ([`Transfer::settle`]).
 //!
 //! # Invariants
 //! - A call that goes past the page cache begins at an aligned place; a transfer that stops

@@ -26,10 +26,7 @@ use super::{
 };
 use crate::{
     process::OwnerProcess,
-    store::{
-        Completion,
-        file::{Batches, Started, Transfer},
-    },
+    store::{Completion, file::Transfer},
 };
 
 /// See the module.
@@ -99,6 +96,36 @@ impl Pool {
         Some(Lease { pool: Arc::clone(self), ring: Some(ring) })
     }
 
+    /// Carries `batch` out on this thread. A single read by `preadv` is about a microsecond faster
+    /// than by a ring: it takes fewer steps through memory that a device's latency has left cold.
+    pub(super) fn carry(
+        self: &Arc<Self>,
+        mut batch: VecDeque<Transfer>,
+        out: &mut Vec<Completion>,
+    ) {
+        let ring = if batch.len() > 1 { self.check_out() } else { None };
+        if let Some(mut ring) = ring {
+            let ring: &mut Ring = &mut ring;
+            while !batch.is_empty() && ring.is_sound() {
+                let count = batch.len().min(ring.capacity());
+                ring.begin(batch.drain(..count));
+                ring.finish(out);
+            }
+        }
+        out.extend(batch.into_iter().map(Transfer::carry));
+    }
+
+    /// A ring with as many of `waiting` as it can start together; none where there is no ring.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        waiting: impl Iterator<Item = Transfer>,
+    ) -> Option<Lease> {
+        let mut ring = self.check_out()?;
+        let capacity = ring.capacity();
+        ring.begin(waiting.take(capacity));
+        Some(ring)
+    }
+
     /// From now on rings copy the pinned memory of `shared`.
     pub(super) fn copy_from(&self, shared: &Arc<Shared>) {
         self.state.lock().pinned = Arc::downgrade(shared);
@@ -158,6 +185,13 @@ pub(super) struct Lease {
     ring: Option<Ring>,
 }
 
+impl Lease {
+    /// Whether this thread made the ring.
+    pub(super) fn is_mine(&self) -> bool {
+        self.owner == thread::current().id()
+    }
+}
+
 impl Deref for Lease {
     type Target = Ring;
 
@@ -177,47 +211,6 @@ impl Drop for Lease {
         if let Some(ring) = self.ring.take() {
             self.pool.check_in(ring);
         }
-    }
-}
-
-impl Batches for Pool {
-    /// A single read by `preadv` is about a microsecond faster than by a ring: it takes fewer
-    /// steps through memory that a device's latency has left cold.
-    fn carry(self: &Arc<Self>, mut batch: VecDeque<Transfer>, out: &mut Vec<Completion>) {
-        let ring = if batch.len() > 1 { self.check_out() } else { None };
-        if let Some(mut ring) = ring {
-            let ring: &mut Ring = &mut ring;
-            while !batch.is_empty() && ring.is_sound() {
-                let count = batch.len().min(ring.capacity());
-                ring.begin(batch.drain(..count));
-                ring.finish(out);
-            }
-        }
-        out.extend(batch.into_iter().map(Transfer::carry));
-    }
-
-    fn begin(
-        self: &Arc<Self>,
-        waiting: &mut dyn Iterator<Item = Transfer>,
-    ) -> Option<Box<dyn Started>> {
-        let mut ring = self.check_out()?;
-        let capacity = ring.capacity();
-        ring.begin(waiting.take(capacity));
-        Some(Box::new(ring))
-    }
-}
-
-impl Started for Lease {
-    fn submit(&mut self) {
-        self.deref_mut().submit();
-    }
-
-    fn is_mine(&self) -> bool {
-        self.owner == thread::current().id()
-    }
-
-    fn finish(&mut self, out: &mut Vec<Completion>) {
-        self.deref_mut().finish(out);
     }
 }
 

@@ -33,6 +33,7 @@ use rustix::io::Errno;
 
 use super::{
     entry::{answer, entry},
+    in_flight::{InFlight, Ticket},
     registered::Registered,
 };
 use crate::{
@@ -41,7 +42,6 @@ use crate::{
     store::{
         Completion,
         file::{Next, Route, Transfer},
-        in_flight::{InFlight, Ticket},
     },
 };
 

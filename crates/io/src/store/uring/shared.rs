@@ -37,6 +37,7 @@ use rustix::io::Errno;
 use super::{
     Refusal,
     entry::{answer, entry},
+    in_flight::{InFlight, Ticket},
     registered::{Region, Registered},
     ring::{GET_EVENTS, Ring, TRIES_MAX, errno_of},
 };
@@ -46,7 +47,6 @@ use crate::{
     store::{
         Completion, ECANCELED, Op, Queue, QueueKind, Wait,
         file::{Next, OpenFile, Route, Transfer},
-        in_flight::{InFlight, Ticket},
     },
 };
 

@@ -1,7 +1,7 @@
 //! A reader's queue: the reaper carries out what waits, on its own thread, as one batch.
 //!
 //! ```text
-//!   submit --> waiting --reap--> a batch: preadv, or a ring or context checked out --> reaped
+//!   submit --> waiting --reap--> a batch: preadv, or a ring checked out ------------> reaped
 //!                      --start-> a ring, without waiting ----------------reap------> reaped
 //! ```
 //!
@@ -17,43 +17,19 @@ use std::{collections::VecDeque, iter, sync::Arc};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::{OpenFile, Transfer};
+use super::pool::{Lease, Pool};
 use crate::{
     scheduler::{QueueId, Scheduler},
-    store::{Completion, Op, Queue, QueueKind, Wait},
+    store::{
+        Completion, Op, Queue, QueueKind, Wait,
+        file::{OpenFile, Transfer},
+    },
 };
 
-/// What carries out the batches of readers.
-pub(crate) trait Batches: Send + Sync + 'static {
-    /// Carries `batch` out on this thread.
-    fn carry(self: &Arc<Self>, batch: VecDeque<Transfer>, out: &mut Vec<Completion>);
-
-    /// Takes as many of `waiting` as it can start together, if any.
-    /// None where a batch is submitted and waited for in one go.
-    fn begin(
-        self: &Arc<Self>,
-        _waiting: &mut dyn Iterator<Item = Transfer>,
-    ) -> Option<Box<dyn Started>> {
-        None
-    }
-}
-
-/// A batch in flight. The thread that began it submits and finishes it.
-pub(crate) trait Started: Send {
-    /// Hands the batch to the kernel.
-    fn submit(&mut self);
-
-    /// Whether this thread began it.
-    fn is_mine(&self) -> bool;
-
-    /// Waits for all of it.
-    fn finish(&mut self, out: &mut Vec<Completion>);
-}
-
 /// See the module.
-pub(crate) struct CallerQueue<B: Batches> {
+pub(super) struct CallerQueue {
     file: Arc<OpenFile>,
-    batches: Arc<B>,
+    pool: Arc<Pool>,
     state: Mutex<State>,
     changed: Arc<Condvar>,
 }
@@ -62,17 +38,18 @@ struct State {
     scheduler: Scheduler<Transfer>,
     /// The only queue of the scheduler.
     id: QueueId,
-    started: Option<Box<dyn Started>>,
+    /// A batch in flight. The thread that began it submits and finishes it.
+    started: Option<Lease>,
 }
 
-impl<B: Batches> CallerQueue<B> {
+impl CallerQueue {
     /// An empty queue.
-    pub(crate) fn new(file: Arc<OpenFile>, batches: Arc<B>) -> Self {
+    pub(super) fn new(file: Arc<OpenFile>, pool: Arc<Pool>) -> Self {
         let changed = Arc::new(Condvar::new());
         let mut scheduler = Scheduler::new(u32::MAX);
         let id = scheduler.open(QueueKind::Caller, Arc::clone(&changed));
         let state = Mutex::new(State { scheduler, id, started: None });
-        Self { file, batches, state, changed }
+        Self { file, pool, state, changed }
     }
 }
 
@@ -99,7 +76,7 @@ impl State {
     }
 }
 
-impl<B: Batches> Queue for CallerQueue<B> {
+impl Queue for CallerQueue {
     fn submit(&self, op: Op) {
         op.check();
         let begun = Transfer::begin(op, &self.file);
@@ -125,7 +102,7 @@ impl<B: Batches> Queue for CallerQueue<B> {
             }
             let batch: VecDeque<_> = state.waiting().collect();
             if !batch.is_empty() {
-                return State::carry(state, out, |out| self.batches.carry(batch, out));
+                return State::carry(state, out, |out| self.pool.carry(batch, out));
             }
             if wait == Wait::Never || state.scheduler.is_idle(id) {
                 return;
@@ -140,7 +117,7 @@ impl<B: Batches> Queue for CallerQueue<B> {
         if state.started.is_some() || state.scheduler.waiting_count(id) == 0 {
             return;
         }
-        let begun = self.batches.begin(&mut state.waiting());
+        let begun = self.pool.begin(state.waiting());
         let Some(mut started) = begun else { return };
         MutexGuard::unlocked(&mut state, || started.submit());
         assert!(state.started.is_none(), "the thread that starts a batch reaps it first");

@@ -10,10 +10,10 @@
 //! - A ticket names one use of one slot: that of an earlier use is found out.
 
 /// A slot's number, and how often the slot was used before.
-pub(crate) type Ticket = u64;
+pub(super) type Ticket = u64;
 
 /// See the module.
-pub(crate) struct InFlight<T> {
+pub(super) struct InFlight<T> {
     slots: Vec<Slot<T>>,
     free: Vec<usize>,
 }
@@ -25,24 +25,24 @@ struct Slot<T> {
 
 impl<T> InFlight<T> {
     /// A table of `count` empty slots.
-    pub(crate) fn new(count: usize) -> Self {
+    pub(super) fn new(count: usize) -> Self {
         assert!(u32::try_from(count).is_ok(), "a slot's number is the lower half of a ticket");
         let slots = (0..count).map(|_| Slot { uses: 0, item: None }).collect();
         Self { slots, free: (0..count).rev().collect() }
     }
 
     /// Items that fit.
-    pub(crate) fn capacity(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         self.slots.len()
     }
 
     /// Items that are there.
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     /// Puts `item` into a free slot.
-    pub(crate) fn insert(&mut self, item: T) -> (Ticket, &mut T) {
+    pub(super) fn insert(&mut self, item: T) -> (Ticket, &mut T) {
         let number = self.free.pop().expect("a slot is free");
         let slot = &mut self.slots[number];
         assert!(slot.item.is_none(), "a slot holds one item");
@@ -50,7 +50,7 @@ impl<T> InFlight<T> {
     }
 
     /// Takes out what `ticket` names.
-    pub(crate) fn take(&mut self, ticket: Ticket) -> T {
+    pub(super) fn take(&mut self, ticket: Ticket) -> T {
         let number = usize::try_from(ticket & u64::from(u32::MAX)).expect("a slot's number");
         let slot = &mut self.slots[number];
         assert_eq!(u64::from(slot.uses), ticket >> 32, "a ticket is used once");
@@ -60,7 +60,7 @@ impl<T> InFlight<T> {
     }
 
     /// The tickets of all items that `which` holds for.
-    pub(crate) fn tickets(&self, which: impl Fn(&T) -> bool) -> Vec<Ticket> {
+    pub(super) fn tickets(&self, which: impl Fn(&T) -> bool) -> Vec<Ticket> {
         let slots = self.slots.iter().enumerate();
         let ours = slots.filter(|(_, slot)| slot.item.as_ref().is_some_and(&which));
         ours.map(|(number, slot)| ticket(number, slot.uses)).collect()
