@@ -96,21 +96,22 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts the program. Signals that come meanwhile are forwarded to it.
-    pub(crate) fn start(mut start: Start<'_>, signals: &mut Signals) -> Result<Self, StartError> {
+    pub(crate) fn start(start: Start<'_>, signals: &mut Signals) -> Result<Self, StartError> {
+        let words = start.words;
+        Self::of(start, signals).map_err(|source| StartError::new(&words[0], source))
+    }
+
+    fn of(mut start: Start<'_>, signals: &mut Signals) -> io::Result<Self> {
         let (keeps_output, keeps_errors) = (start.output.is_some(), start.keeps_errors);
-        let (writer, name) = (start.writer.take(), start.name());
-        let refused = |source| StartError { name, source };
-        let exec = match start.exec() {
-            Ok(exec) => exec,
-            Err(source) => return Err(refused(source)),
-        };
+        let writer = start.writer.take();
+        let exec = start.exec()?;
         let began = exec.start().map_err(|source| Refused { source, before_exec: false });
         let pid = match began.and_then(|started| become_one(started, signals)) {
             Ok(pid) => pid,
             Err(why) if why.is_for_want_of_room() || why.before_exec => {
-                return Err(refused(exec.replace().source));
+                return Err(exec.replace().source);
             }
-            Err(why) => return Err(refused(why.source)),
+            Err(why) => return Err(why.source),
         };
         // What was to start it holds the redirected output until it goes.
         drop((exec, writer));
@@ -172,13 +173,9 @@ impl Program {
 impl Start<'_> {
     /// This process becomes the program, which nothing observes. Why it did not.
     pub(crate) fn replace(mut self) -> StartError {
-        let (_writer, name) = (self.writer.take(), self.name());
+        let (_writer, words) = (self.writer.take(), self.words);
         let source = self.exec().map_or_else(|source| source, |exec| exec.replace().source);
-        StartError { name, source }
-    }
-
-    fn name(&self) -> String {
-        self.words.first().expect("a program is named").to_string_lossy().into_owned()
+        StartError::new(&words[0], source)
     }
 
     fn exec(self) -> io::Result<Exec> {

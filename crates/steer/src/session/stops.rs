@@ -69,11 +69,11 @@ fn stop_with(
         // A stop of the terminal's does not count everywhere, and may be ignored.
         stop(libc::SIGSTOP);
     }
-    match (is_pending(libc::SIGCONT), &waker) {
-        (true, _) => signals.continued(),
-        (false, Some(_)) => {}
+    if is_pending(libc::SIGCONT) {
+        signals.continued();
+    } else if waker.is_none() {
         // Nothing has stopped it.
-        (false, None) => return,
+        return;
     }
     if let Some(waker) = &mut waker {
         let _ = waker.continues_at_end(false);
