@@ -135,9 +135,10 @@ fn replay(list: &LearnedList, calls: &[u8]) {
             }
             1 if !in_flight.is_empty() => {
                 let index = in_flight.swap_remove(index as usize % in_flight.len());
-                replay.complete(index, (call[1] % 4 > 0).then_some(Nanos(now.0 / 2)));
+                let took = (call[1] % 4 > 0).then_some(Nanos(now.0 / 2));
+                replay.complete(index, took, call[1] % 3 > 0);
             }
-            1 => replay.complete(index, None),
+            1 => replay.complete(index, None, true),
             _ if (index as usize) < entries.len() => {
                 replay.used(now, index);
                 used.insert(index);

@@ -5,15 +5,16 @@
 //!   after 16       the reader takes what there is
 //! ```
 //! # Invariants
-//! - Taking ends, gives sound records alone, no more than the ring has, and losses only grow.
+//! - Taking ends, gives sound records alone, no more than the ring has and awaits, and each that
+//!   was awaited comes or is lost.
 #![no_main]
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use forerun_steer::shim::Ring;
 use forerun_steer::shim::layout::Ring as Layout;
-use forerun_steer::shim::{Ring, SLOTS};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -38,6 +39,6 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(i64::try_from(record.offset + record.length).is_ok());
             records += 1;
         });
-        assert!(records <= SLOTS && ring.lost() >= lost);
+        assert!(records <= Ring::AT_ONCE_MAX && ring.lost().saturating_add(records as u64) >= lost);
     }
 });

@@ -53,6 +53,7 @@ const STEPS: &[Step] = &[
     ("doc tests", |run| run.tests(&[RUST, &["--doc"]].concat())),
     ("models", models),
     ("shim", shim),
+    ("fuzz targets", fuzz_targets),
     ("docs", docs),
     ("api", api),
     ("deny", deny),
@@ -284,6 +285,16 @@ fn shim(run: &mut Run) -> Result<bool> {
         Outcome::Found => false,
         Outcome::LeftOut(what) => run.leave_out(what),
     })
+}
+
+/// The fuzz targets, a workspace of their own, are checked and not run.
+fn fuzz_targets(run: &mut Run) -> Result<bool> {
+    let mut cargo = Command::new(crate::cargo());
+    cargo.args(["check", "--locked", "--manifest-path=fuzz/Cargo.toml", "--target-dir"]);
+    cargo.arg(run.target.join("fuzz-targets")).env("RUSTFLAGS", "-Dwarnings");
+    // Nothing is linked, so its C++ is not built.
+    cargo.env("CUSTOM_LIBFUZZER_PATH", "/usr/lib/libfuzzer.a");
+    run.succeeds(&mut cargo)
 }
 
 /// The crates that have models, and the features that bring the checker.

@@ -123,15 +123,27 @@ impl Ring {
 
     /// Adds `record`, or drops it where its slot is taken.
     pub fn push(&self, record: &Record) {
+        if let Some(number) = self.take() {
+            self.write(number, record);
+        }
+    }
+
+    /// Takes a number, and its slot unless that is taken.
+    pub(super) fn take(&self) -> Option<u64> {
         let number = self.head.0.fetch_add(1, Ordering::Relaxed);
         let slot = self.slot(number);
         let before = slot.turn.load(Ordering::Relaxed);
         let is_taken = before % 2 == 1 || later(before, written(number));
         let taking = written(number).wrapping_sub(1);
         let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
-        if is_taken || slot.turn.compare_exchange(before, taking, acquire, relaxed).is_err() {
-            return;
-        }
+        let took =
+            !is_taken && slot.turn.compare_exchange(before, taking, acquire, relaxed).is_ok();
+        took.then_some(number)
+    }
+
+    /// Writes the record whose number and slot were taken.
+    pub(super) fn write(&self, number: u64, record: &Record) {
+        let slot = self.slot(number);
         // No word is stored before the odd turn.
         fence(Ordering::Release);
         for (word, value) in slot.words.iter().zip(record.words()) {

@@ -12,11 +12,14 @@
 //! # Invariants
 //! - The memory has a fixed size, sealed: it cannot be cut away under the reader, which maps it
 //!   read-only.
-//! - One call of [`Ring::drain`] visits at most as many slots as the ring has.
-//! - Each record is delivered or counted as lost, in the order of their numbers. One that is still
-//!   being written is waited for until the next call, and lost then.
+//! - One call of [`Ring::drain`] visits at most as many slots as the ring has, and those of records
+//!   that are late.
+//! - Each record is delivered once or counted as lost. They come in the order of their numbers, but
+//!   for those that are still being written, by a thread that lost its processor meanwhile: these
+//!   come late, as long as the ring has not gone round and no more than [`LATE_MAX`] are awaited.
 
 use std::{
+    collections::VecDeque,
     ffi::{OsStr, OsString},
     fmt,
     os::{
@@ -48,8 +51,8 @@ pub struct Ring {
     map: NonNull<Shared>,
     /// The number of the next record.
     next: u64,
-    /// Records below this number had been begun at the last call.
-    begun: u64,
+    /// The numbers below it of records that were not there yet, in their order.
+    late: VecDeque<u64>,
     lost: u64,
 }
 
@@ -63,6 +66,9 @@ pub struct RingWriter {
 unsafe impl Send for Ring {}
 
 impl Ring {
+    /// Records that one call delivers at most.
+    pub const AT_ONCE_MAX: usize = SLOTS + LATE_MAX;
+
     /// A ring without a record, and its other side for a program.
     ///
     /// # Errors
@@ -83,7 +89,7 @@ impl Ring {
         let map =
             unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, read, MapFlags::SHARED, &fd, 0)? };
         let map = NonNull::new(map.cast()).expect("the kernel maps nothing at null");
-        let ring = Self { map, next: 0, begun: 0, lost: 0 };
+        let ring = Self { map, next: 0, late: VecDeque::new(), lost: 0 };
         // Out of the way of the numbers that shells and scripts choose for themselves.
         let copied = |least| rustix::io::fcntl_dupfd_cloexec(&fd, least);
         let fd = copied(WRITER_FD_MIN).or_else(|_| copied(0))?;
@@ -94,33 +100,46 @@ impl Ring {
     /// Delivers the records that came since the last call.
     pub fn drain(&mut self, mut each: impl FnMut(Record)) {
         let head = self.shared().head();
+        for _ in 0..self.late.len() {
+            let Some(number) = self.late.pop_front() else { break };
+            if head.wrapping_sub(number) > SLOTS as u64 {
+                self.lose(1);
+            } else {
+                self.deliver(number, &mut each);
+            }
+        }
         let behind = head.wrapping_sub(self.next);
         if behind > SLOTS as u64 {
             self.lose(behind - SLOTS as u64);
             self.next = head.wrapping_sub(SLOTS as u64);
         }
         while self.next != head {
-            match self.shared().read(self.next) {
-                SlotState::Written(Some(record)) => each(record),
-                SlotState::Missing
-                    if head.wrapping_sub(self.next) <= head.wrapping_sub(self.begun) =>
-                {
-                    break;
-                }
-                SlotState::Written(None) | SlotState::Missing | SlotState::Overwritten => {
-                    self.lose(1);
-                }
-            }
+            self.deliver(self.next, &mut each);
             self.next = self.next.wrapping_add(1);
         }
-        assert!(head.wrapping_sub(self.next) <= SLOTS as u64, "at most a ring is left");
-        self.begun = head;
+        assert!(self.late.len() <= LATE_MAX, "more are awaited than are allowed");
     }
 
-    /// Records that were not delivered, so far.
+    /// Records that were not delivered, so far: also those that may come late.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.lost
+        self.lost.saturating_add(self.late.len() as u64)
+    }
+
+    fn deliver(&mut self, number: u64, each: &mut impl FnMut(Record)) {
+        match self.shared().read(number) {
+            SlotState::Written(Some(record)) => each(record),
+            SlotState::Written(None) | SlotState::Overwritten => self.lose(1),
+            SlotState::Missing => {
+                // The oldest is the one that may never come: its writer died, or found its slot
+                // taken.
+                if self.late.len() == LATE_MAX {
+                    self.late.pop_front();
+                    self.lose(1);
+                }
+                self.late.push_back(number);
+            }
+        }
     }
 
     fn lose(&mut self, count: u64) {
@@ -144,8 +163,8 @@ impl Drop for Ring {
 
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { map: _, next, begun, lost } = self;
-        write!(f, "Ring {{ next: {next}, begun: {begun}, lost: {lost} }}")
+        let Self { map: _, next, late, lost } = self;
+        write!(f, "Ring {{ next: {next}, late: {}, lost: {lost} }}", late.len())
     }
 }
 
@@ -187,6 +206,8 @@ fn in_limit_of<T>(bytes: u64, act: impl FnOnce() -> Result<T, Errno>) -> Result<
     done
 }
 
+/// Records that are awaited at once: about the threads that can lose their processor in a write.
+const LATE_MAX: usize = 64;
 /// The least number of the program's descriptor, unless fewer are allowed. Shells number their own
 /// from 10 on.
 const WRITER_FD_MIN: i32 = 200;
