@@ -24,6 +24,7 @@ def sim(
     policies: str | Iterable[str] = "lru",
     sizes: Any = None,
     *,
+    hits: float | str | None = None,
     readahead: str | Iterable[str] | None = None,
     device: str | Iterable[str] | None = None,
     prefetch: str | Iterable[str] | None = None,
@@ -61,6 +62,9 @@ def sim(
     sizes:
         Pages (a number, or text), bytes with a suffix (``"64M"``), or shares of the trace's
         distinct pages (``"10%"``) [default: as of the command].
+    hits:
+        In place of sizes, the smallest size of each policy, to within 1 %, from which on it has so
+        many hits of all accesses (``"90%"``, or 0.9).
     readahead, device, prefetch:
         Run in virtual time, as the flags of these names.
     remembered:
@@ -94,6 +98,7 @@ def sim(
     words = sim_flags(
         policies,
         sizes,
+        hits=hits,
         readahead=readahead,
         device=device,
         prefetch=prefetch,
@@ -116,8 +121,9 @@ def sim(
 
 def sim_flags(policies: Any, sizes: Any, **options: Any) -> list[str]:
     """The flags of ``forerun sim``."""
-    if options.get("sample") is not None:
-        options["sample"] = _decimal(options["sample"])
+    for share in ("hits", "sample"):
+        if options.get(share) is not None:
+            options[share] = _decimal(options[share])
     size = None if sizes is None else listed(_sizes(sizes))
     words = flags(policy=policies, size=size, **options)
     for word in words:

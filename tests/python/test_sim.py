@@ -64,6 +64,12 @@ def plain(row: dict[str, Any]) -> dict[str, Any]:
             id="a sample",
         ),
         pytest.param(
+            MAIL,
+            ["--policy=lru,arc", "--hits=0.3"],
+            {"policies": "lru,arc", "hits": 0.3},
+            id="the smallest size",
+        ),
+        pytest.param(
             STREAMS,
             ["--policy=lru,fifo", "--size=64K", "--bytes", "--limit=500"],
             {"policies": ("lru", "fifo"), "sizes": "64K", "bytes": True, "limit": 500},

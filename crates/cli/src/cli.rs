@@ -94,6 +94,11 @@ pub fn main() -> ExitCode {
 /// over the signals that end a process, and is therefore called once in it.
 #[must_use]
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
+    if let Some(bytes) = forerun_steer::small_stack() {
+        let (kib, least) = (bytes >> 10, forerun_steer::STACK_BYTES_MIN >> 10);
+        failure::note(&format!("a stack of {kib}K (ulimit -s) is too small, {least}K is needed"));
+        return failure::FAILED;
+    }
     let words: Vec<OsString> = words.into_iter().collect();
     let _ = commit();
     if let [_, first, second] = &words[..]

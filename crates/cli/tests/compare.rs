@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use forerun_testkit::{Scratch, compile_c, forerun_path, installed, until};
+use forerun_testkit::{Sandbox, Scratch, forerun_path, installed, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -335,41 +335,13 @@ fn a_sampled_first_run_says_what_it_misses() {
     assert_eq!(place.names("tmp"), [""; 0]);
 }
 
-/// Runs its arguments where `ptrace` is refused, as some containers do.
-const WITHOUT_TRACING: &str = r"
-#include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-int main(int count, char **words) {
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog filter = { 4, code };
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 90;
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) return 91;
-    execvp(words[1], words + 1);
-    return 92 + (count < 2);
-}
-";
-
 #[test]
 fn where_tracing_is_refused_samples_stand_in_if_writing_is_allowed() {
     let test = "where_tracing_is_refused_samples_stand_in_if_writing_is_allowed";
     let place = Place::new("untraced");
-    let [source, program] = ["refuses.c", "refuses"].map(|name| place.0.join(name));
-    fs::write(&source, WITHOUT_TRACING).unwrap();
-    if compile_c(test, &source, &[], &program).is_none() {
-        return;
-    }
+    let Some(sandbox) = Sandbox::new(test) else { return };
     let compare = |flags: &[&str]| {
-        let mut command = Command::new(&program);
+        let mut command = sandbox.without(libc::SYS_ptrace);
         command.arg(forerun_path()).args(["compare", "--json", "-n", "1"]).args(flags);
         command.args(["--", "echo", "x"]).env("TMPDIR", place.0.join("tmp"));
         command.output().unwrap()

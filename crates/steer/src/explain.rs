@@ -194,6 +194,12 @@ impl Poller for Explainer {
         self.timer.pause(now, interval, cost, ONE_IN)
     }
 
+    fn reap(&mut self) {
+        let (now, began) = (self.observers.clock.now(), clock::thread_time());
+        self.observers.reap(now, Allowance::of(POLL_MAX), &mut self.recorder);
+        self.timer.spend(clock::thread_time().since(began));
+    }
+
     fn finish(&mut self) {
         // Records from before the program's end.
         let now = self.observers.clock.now();

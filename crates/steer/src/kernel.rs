@@ -67,7 +67,17 @@ pub fn pages(range: &Range<u64>) -> u64 {
 /// file is no regular one, or the descriptor is not for reading. What the device fails is not
 /// told here, but is absent later.
 pub fn prefetch(file: &File, range: &Range<u64>, chunk_bytes: u64) -> io::Result<()> {
-    for piece in pieces(range, chunk_bytes) {
+    prefetch_while(file, range, chunk_bytes, || true)
+}
+
+/// As [`prefetch`], as long as it `is_wanted`: that is asked before each call.
+pub(crate) fn prefetch_while(
+    file: &File,
+    range: &Range<u64>,
+    chunk_bytes: u64,
+    is_wanted: impl Fn() -> bool,
+) -> io::Result<()> {
+    for piece in pieces(range, chunk_bytes).take_while(|_| is_wanted()) {
         let bytes = piece.end - piece.start;
         match sys::readahead(file, piece.start, bytes) {
             Err(Errno::INVAL) => {

@@ -19,6 +19,7 @@
 //!
 //! # Invariants
 //! - Where no process has run since the last poll, none has read, and none is polled.
+//! - What is open here for a process is closed at its end, whatever pause there is between polls.
 //! - A poll ends soon after its allowance: processes, files, mappings and records that are left are
 //!   polled with the next one, each in its turn, but for records, which are lost and counted.
 //! - Discovery of new files and processes uses one part in [`DISCOVERY_ONE_IN`] of a processor, and
@@ -100,6 +101,10 @@ impl Observers {
         self.polls += 1;
         let has_run = self.tree.has_run();
         self.is_stale |= has_run || some_ended;
+        if some_ended && self.calls.is_none() {
+            // What a process has left may be unmounted by the next one.
+            self.tree.reap(&self.tree.ended(), now, sink);
+        }
         let discovers = self.is_stale && now >= self.discover_at;
         if discovers {
             let began = clock::thread_time();
@@ -125,6 +130,17 @@ impl Observers {
             moved |= self.tree.poll(now, allowance, sink);
         }
         moved
+    }
+
+    /// Forgets the processes that have ended, between two polls. What they had open is closed.
+    pub(crate) fn reap(&mut self, now: Nanos, allowance: Allowance, sink: &mut dyn AccessSink) {
+        let ended = self.tree.ended();
+        if !ended.is_empty() {
+            self.poll_calls(now, allowance, sink);
+            self.tree.reap(&ended, now, sink);
+            assert!(!ended.iter().any(|&pid| self.tree.has(pid)), "what has ended is forgotten");
+            self.is_stale = true;
+        }
     }
 
     /// Polls the shim's records alone. Whether anything was read.

@@ -143,6 +143,13 @@ impl Poller for CallPoller {
         self.timer.pause(now, interval, cost, ONE_IN)
     }
 
+    fn reap(&mut self) {
+        let (now, began) = (self.observers.clock.now(), clock::thread_time());
+        self.recorder.begin_poll(now);
+        self.observers.reap(now, Allowance::of(POLL_MAX), &mut self.recorder);
+        self.timer.spend(clock::thread_time().since(began));
+    }
+
     fn finish(&mut self) {
         let now = self.observers.clock.now();
         self.recorder.begin_poll(now);

@@ -238,6 +238,19 @@ impl Poller for Runner {
         if effort > pause.time { Pause { time: effort, is_paying: true } } else { pause }
     }
 
+    fn reap(&mut self) {
+        let (now, began) = (self.observers.clock.now(), clock::thread_time());
+        let allowance = self.timer.allowance(now, self.one_in(now));
+        let Self { observers, prefetcher, learner, .. } = self;
+        match learner {
+            Some(learner) => {
+                observers.reap(now, allowance, &mut LearningSink { prefetcher, learner });
+            }
+            None => observers.reap(now, allowance, prefetcher),
+        }
+        self.timer.spend(clock::thread_time().since(began));
+    }
+
     fn finish(&mut self) {
         let (now, allowance) = (self.observers.clock.now(), Allowance::of(LAST_POLL_MAX));
         let Self { observers, prefetcher, learner, .. } = self;

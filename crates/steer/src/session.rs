@@ -32,9 +32,13 @@ use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use forerun_core::units::Nanos;
 use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 
 use crate::aside::{Aside, LEFT_AFTER};
 use crate::clock::{self, Clock, thread_time, timespec};
@@ -43,6 +47,7 @@ use crate::observe::shim::{Ring, RingWriter};
 use crate::observe::{ObserverKind, Observers};
 use crate::wire::{Wire, from_bytes};
 use inherited::Inherited;
+pub use inherited::{STACK_BYTES_MIN, small_stack};
 pub use program::StartError;
 use program::{Program, Start};
 pub(crate) use signals::accept as accept_signals;
@@ -54,6 +59,8 @@ pub(crate) trait Poller {
     fn observers(&self) -> &Observers;
     /// Polls everything once. The pause until the next poll.
     fn poll(&mut self, some_ended: bool) -> Pause;
+    /// A process has ended whose files are open: they are closed, while polls pause.
+    fn reap(&mut self);
     /// The program has ended: takes in what came before.
     fn finish(&mut self);
     /// A poll has failed: nothing is polled from now on, and all files are closed.
@@ -126,6 +133,10 @@ pub(crate) fn watch<P: Poller, S: Wire>(
         inherited,
         writer: None,
     };
+    if !run.is_reported && !Path::new("/proc/self/fd").exists() {
+        // Nothing can be observed.
+        return Err(start.replace().into());
+    }
     let Ok((mut signals, ring)) = prepare(run.kind, &mut start.variables) else {
         return Err(start.replace().into());
     };
@@ -209,7 +220,15 @@ fn wait(program: &Program, signals: &Signals, gathered: Nanos, time: Option<Nano
     // Interrupted or not, what there is is handled.
     let polls = |awaited: &mut [PollFd<'_>], time: Option<Nanos>| {
         let time = time.map(timespec);
-        rustix::event::poll(awaited, time.as_ref()).is_ok_and(|count| count > 0)
+        match rustix::event::poll(awaited, time.as_ref()) {
+            Ok(count) => count > 0,
+            Err(Errno::INTR) => false,
+            Err(_) => {
+                // A filter of system calls refuses it.
+                thread::sleep(Duration::from_nanos(ASKED_AGAIN_EVERY.0));
+                false
+            }
+        }
     };
     if let Some(end) = &end
         && gathered > Nanos(0)

@@ -22,7 +22,7 @@ mod scratch;
 mod skip;
 mod wait;
 
-pub use programs::{compile_c, forerun, forerun_path, target_dir};
+pub use programs::{Sandbox, compile_c, forerun, forerun_path, target_dir};
 pub use scratch::{Scratch, ScratchFile, drop_from_cache, until_tick};
 pub use skip::{browser, first_installed, installed, shared_dir, skip, traces_dir};
 pub use wait::{on_threads, seconds_max, until, within};

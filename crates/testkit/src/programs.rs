@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use crate::skip;
+use crate::{Scratch, skip};
 
 /// The folder that cargo builds into, `target` unless told otherwise.
 ///
@@ -70,6 +70,55 @@ pub fn compile_c(test: &str, source: &Path, flags: &[&str], program: &Path) -> O
     skip(test, &why);
     None
 }
+
+/// A program that has one system call refused to others, as containers do.
+#[derive(Debug)]
+pub struct Sandbox {
+    scratch: Scratch,
+}
+
+impl Sandbox {
+    /// Compiles it. `None`, and `test` is skipped, where that cannot be.
+    #[must_use]
+    pub fn new(test: &str) -> Option<Self> {
+        let scratch = Scratch::new("sandbox");
+        let source = scratch.file("refuses.c", REFUSES);
+        compile_c(test, &source, &[], &scratch.join("refuses"))?;
+        Some(Self { scratch })
+    }
+
+    /// The command that runs the words to come where the system call `number` is refused.
+    #[must_use]
+    pub fn without(&self, number: i64) -> Command {
+        let mut command = Command::new(self.scratch.join("refuses"));
+        command.arg(number.to_string());
+        command
+    }
+}
+
+const REFUSES: &str = r"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    if (count < 3) return 92;
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, atoi(words[1]), 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = { 4, code };
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 90;
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) return 91;
+    execvp(words[2], words + 2);
+    return 92;
+}
+";
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 //!   --device              virtual time: readahead, host queue, device      timed
 //!   --readahead alone     the same, but every fetch arrives at once        timed
 //!   neither               replacement alone                                untimed
+//!   --hits                the same, for the smallest size that has so many smallest
 //!   --partition           the same, all traces through one cache           partitioned
 //! ```
 //! Every trace is run with every combination of policy, size and readahead.
@@ -18,6 +19,7 @@ mod plot;
 mod prefetch;
 mod reap;
 pub(crate) mod rows;
+mod smallest;
 pub(crate) mod source;
 mod timed;
 mod two_q_star;
@@ -63,6 +65,7 @@ use crate::specs::{self, Size};
         forerun sim hm_0.csv.gz --policy all --size 64M,1G --bytes --json\n  \
         forerun sim workload:streams,n=4 --device hdd,ssd:connections=1..32/4 --csv\n  \
         forerun sim OLTP.lis.zst --policy all --plot OLTP.html\n  \
+        forerun sim OLTP.lis.zst --policy all --hits 75%\n  \
         forerun sim OLTP.lis.zst workload:mail --size 1G --partition 'oltp=64M:lru:file=OLTP*'"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -81,6 +84,12 @@ pub struct Args {
     /// and device 10%; for --plot 12 shares, doubling up to 100%]
     #[arg(long, value_name = "SIZE,...")]
     size: Option<String>,
+    /// In place of sizes, the smallest size of each policy, to within 1 %, from which on it has so
+    /// many hits of all accesses, such as 90%
+    #[arg(long, value_name = "RATIO", value_parser = specs::hits,
+          conflicts_with_all = ["size", "device", "readahead", "partitions", "together", "bytes",
+                                "plot"])]
+    hits: Option<Share>,
     /// A partition, NAME=SIZE:POLICY:RULE, where a rule is file=PATTERN, client=NAME or
     /// offset=A..B: all traces go together through one cache, each a file and a client of its name.
     /// What partitions leave of --size has --policy
@@ -212,6 +221,8 @@ struct Plan {
     reading: Reading,
     policies: Vec<String>,
     sizes: Vec<Size>,
+    /// In place of sizes, the hits of the smallest.
+    hits: Option<Share>,
     /// Where all traces go through one cache: its partitions beside the rest.
     together: bool,
     partitions: Vec<partitioned::Given>,
@@ -284,6 +295,7 @@ impl Plan {
             sizing: args.sizing,
             rest_min: args.rest_min,
             sizes: specs::sizes(args.size.as_deref().unwrap_or(size))?,
+            hits: args.hits,
             readaheads,
             prefetches: specs::prefetches(&args.prefetch)?,
             devices,
@@ -343,6 +355,12 @@ impl Plan {
                 return Err(usage(format!(
                     "{name} can be read once only, and traces that go together are counted first: \
                      give a file"
+                )));
+            }
+            if self.hits.is_some() {
+                return Err(usage(format!(
+                    "{name} can be read once only, and --hits goes over it several times: give a \
+                     file"
                 )));
             }
             if shares {
@@ -455,10 +473,10 @@ fn run_plan(
     }
     let apart = plan.sources.iter().filter(|_| !plan.together);
     for source in apart {
-        let ran = if plan.readaheads.is_empty() {
-            untimed::run(plan, source, kept, &mut results)
-        } else {
-            timed::run(plan, source, kept, &mut results)
+        let ran = match plan.hits {
+            Some(hits) => smallest::run(plan, source, hits, kept, &mut results),
+            None if plan.readaheads.is_empty() => untimed::run(plan, source, kept, &mut results),
+            None => timed::run(plan, source, kept, &mut results),
         };
         failed.extend(ran.err().map(|error| (source.name(), error)));
     }

@@ -136,6 +136,9 @@ pub(crate) enum Size {
 }
 
 impl Size {
+    /// All blocks that a trace touches.
+    pub(crate) const ALL: Self = Self::Share(Share { ppm: 100_000_000 });
+
     /// The pages, where a trace touches `unique` blocks; at least 1.
     pub(crate) fn pages(self, unique: u64) -> u32 {
         match self {
@@ -187,6 +190,17 @@ pub(crate) fn size(text: &str) -> Result<Size, String> {
 pub(crate) fn memory(text: &str) -> Result<u64, String> {
     let bytes = Bytes::parse(text).filter(|bytes| bytes.0 >= MEMORY_MIN);
     bytes.map(|bytes| bytes.0).ok_or_else(|| format!("{}, at least 1M", Bytes::FORM))
+}
+
+/// The hits of a cache, of all accesses.
+pub(crate) fn hits(text: &str) -> Result<Share, String> {
+    let share = match text.strip_suffix('%') {
+        // A hundredth of what the number says.
+        Some(percent) => Share::parse(percent).map(|share| Share { ppm: share.ppm / 100 }),
+        None => Share::parse(text),
+    };
+    let share = share.filter(|share| (1..=1_000_000).contains(&share.ppm));
+    share.ok_or_else(|| "expected a share of the accesses, such as 90% or 0.9".to_owned())
 }
 
 /// The share of the keys of a trace that is followed.

@@ -33,6 +33,50 @@ fn drawn(words: &str, name: &str) -> String {
     fs::read_to_string(&path).expect("it was written")
 }
 
+/// The rows of `sim --json`.
+fn rows(words: &str) -> Vec<Value> {
+    let value: Value = serde_json::from_str(&done(&format!("{words} --json"))).expect("JSON");
+    value["runs"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn the_smallest_size_of_so_many_hits_is_a_point_of_the_curve() {
+    let trace = "workload:mail,model=m1,requests=20000";
+    let ratio = |row: &Value| row["hit_ratio"].as_f64().expect("a number");
+    let half = ratio(&rows(&format!("{trace} --size 50%"))[0]) / 2.0;
+    let found = rows(&format!("{trace} --policy lru,s3-fifo,belady --hits {half:.6}"));
+    let policies: Vec<_> = found.iter().map(|row| row["policy"].as_str().unwrap()).collect();
+    assert_eq!(policies, ["lru", "s3-fifo", "belady"]);
+    let pages = |row: &Value| row["cache_pages"].as_u64().expect("a number");
+    for row in &found {
+        let (policy, pages) = (&row["policy"].as_str().unwrap(), pages(row));
+        let there = rows(&format!("{trace} --policy {policy} --size {pages}"));
+        assert_eq!(there[0]["misses"], row["misses"], "{policy}: it is a run of that size");
+        assert!(ratio(row) >= half - 1e-6, "{policy}: {row}");
+    }
+    let smaller = pages(&found[0]) - pages(&found[0]) / 100 - 1;
+    assert!(ratio(&rows(&format!("{trace} --size {smaller}"))[0]) < half, "one is large enough");
+    assert!(pages(&found[2]) < pages(&found[0]), "the bound needs less");
+    // The same command goes on with what is there.
+    let scratch = Scratch::new("hits");
+    let path = scratch.join("hits.csv");
+    done(&format!("{trace} --hits {half:.6} -o {}", path.display()));
+    let lines = fs::read_to_string(&path).expect("it was written");
+    assert!(lines.lines().nth(1).is_some_and(|line| line.contains(&pages(&found[0]).to_string())));
+
+    let all = sim(&format!("{trace} --policy lru --hits 100%"));
+    assert!(all.status.success() && String::from_utf8_lossy(&all.stdout).contains("lru"));
+    let errors = String::from_utf8_lossy(&all.stderr);
+    assert!(errors.contains("hits with all pages in the cache"), "{errors}");
+    for words in ["--hits 0", "--hits 101%", "--hits x", "--hits 9% --size 9", "--hits 9% --bytes"]
+    {
+        assert_eq!(sim(&format!("{trace} {words}")).status.code(), Some(2), "{words}");
+    }
+    let piped = sim("- --format lis --hits 9%");
+    let errors = String::from_utf8_lossy(&piped.stderr);
+    assert!(piped.status.code() == Some(2) && errors.contains("several times"), "{errors}");
+}
+
 #[test]
 fn a_plot_of_all_policies_has_a_curve_each_and_the_bound() {
     let trace = "workload:mail,model=m1,requests=10000 --policy all";

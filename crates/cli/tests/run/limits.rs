@@ -9,8 +9,8 @@ use std::process::Command;
 
 use rustix::process::getpid;
 
-use crate::rig::{Data, Reader, folder, holds, python, run, stats};
-use forerun_testkit::{installed, skip};
+use crate::rig::{Data, Reader, folder, holds, python, run, shim, stats};
+use forerun_testkit::{Sandbox, installed, skip};
 
 #[test]
 fn in_a_small_group_nothing_is_read_twice() {
@@ -35,6 +35,62 @@ fn in_a_small_group_nothing_is_read_twice() {
     assert_eq!(reader.end(), Some(0));
     let stats = stats(&record);
     assert!(own <= data.bytes + data.bytes / 20, "{own} bytes of {}: {stats}", data.bytes);
+}
+
+#[test]
+fn a_small_stack_is_the_programs_alone() {
+    let folder = folder("stack");
+    let alone = folder.join("alone");
+    // What is allowed, what the program gets, and whether forerun may have more.
+    for (limits, stack, may_have_more) in
+        [("ulimit -S -s 64", "64", true), ("ulimit -s 128", "128", false), ("true", "", true)]
+    {
+        for command in ["run", "explain"] {
+            let mut shell = Command::new("sh");
+            let script = format!(r#"{limits}; ulimit -s > "$0"; exec "$@""#);
+            shell.args(["-c", &script]).arg(&alone).arg(env!("CARGO_BIN_EXE_forerun"));
+            shell.args([command, "--", "sh", "-c", "ulimit -s; exit 4"]);
+            let output = shell.output().expect("it starts");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let alone = fs::read_to_string(&alone).expect("it was written");
+            assert!(stack.is_empty() || alone.trim() == stack, "{limits}: {alone}");
+            if output.status.code() == Some(1) && !may_have_more {
+                // This user may not raise the hard limit.
+                assert!(errors.contains("a stack of 128K"), "{limits} {command}: {errors}");
+                continue;
+            }
+            assert_eq!(output.status.code(), Some(4), "{limits} {command}: {errors}");
+            assert_eq!(String::from_utf8_lossy(&output.stdout), alone, "{limits} {command}");
+        }
+    }
+}
+
+#[test]
+fn where_a_call_is_refused_the_program_runs_all_the_same() {
+    let test = "where_a_call_is_refused_the_program_runs_all_the_same";
+    let Some(sandbox) = Sandbox::new(test) else { return };
+    let calls = [
+        ("clone", libc::SYS_clone),
+        ("clone3", libc::SYS_clone3),
+        ("socketpair", libc::SYS_socketpair),
+        ("ppoll", libc::SYS_ppoll),
+        ("signalfd4", libc::SYS_signalfd4),
+        ("eventfd2", libc::SYS_eventfd2),
+        ("pidfd_open", libc::SYS_pidfd_open),
+        ("memfd_create", libc::SYS_memfd_create),
+        ("prctl", libc::SYS_prctl),
+    ];
+    for (call, number) in calls {
+        for flags in ["run", "run --observe preload"] {
+            let mut command = sandbox.without(number);
+            command.arg(env!("CARGO_BIN_EXE_forerun")).args(flags.split(' '));
+            command.args(["--", "sh", "-c", "echo out; exit 3"]).env("FORERUN_PRELOAD", shim());
+            let output = command.output().expect("it starts");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(3), "{call}, {flags}: {errors}");
+            assert_eq!(output.stdout, b"out\n", "{call}, {flags}: {errors}");
+        }
+    }
 }
 
 #[test]

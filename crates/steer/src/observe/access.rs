@@ -142,7 +142,8 @@ pub(crate) mod recording {
     impl AccessSink for RecordingSink {
         fn process(&mut self, _pid: i32, _processor: Option<Nanos>) {}
         fn open(&mut self, _: Nanos, _: File, _: &Stat, _: u64) -> Option<CursorId> {
-            None
+            self.cursors += 1;
+            Some(CursorId(self.cursors))
         }
         fn open_again(&mut self, _cursor: CursorId, _position: u64) -> Option<CursorId> {
             self.cursors += 1;

@@ -219,6 +219,11 @@ impl Mappings {
         self.has_pending_scan
     }
 
+    /// Whether files are open here for this process.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.mapped.iter().any(|mapped| mapped.cursors.len() > 0)
+    }
+
     /// The process is gone.
     pub(crate) fn close(&mut self, now: Nanos, sink: &mut dyn AccessSink) {
         for gone in std::mem::take(&mut self.mapped) {

@@ -260,6 +260,14 @@ impl OpenFiles {
         }
     }
 
+    /// Whether files are open here for this process.
+    pub(crate) fn holds_any(&self) -> bool {
+        let is_held = |file: &OpenFile| {
+            file.cursor.is_some() || file.aside.as_ref().is_some_and(|it| it.cursor.is_some())
+        };
+        !self.left.is_empty() || self.open.values().any(is_held)
+    }
+
     /// Whether positions moved for which the last poll had no time.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut

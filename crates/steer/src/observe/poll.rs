@@ -87,6 +87,11 @@ impl PollBudget {
         pause
     }
 
+    /// Beside polls, so much was used.
+    fn spend(&mut self, cost: Nanos) {
+        self.saved = self.saved.saturating_sub(signed(cost.0));
+    }
+
     /// What is saved at `now`, with what was earned since the last poll.
     fn balance(&self, now: Nanos, one_in: u64) -> i64 {
         assert!(one_in > 0, "there is a budget");
@@ -142,6 +147,11 @@ impl PollTimer {
         } else {
             allowance
         }
+    }
+
+    /// Beside polls, so much was used: the next pauses pay it as well.
+    pub(crate) fn spend(&mut self, cost: Nanos) {
+        self.budget.spend(cost);
     }
 
     /// The pause after a poll at `now` that used `cost`, where polls may use one part in `one_in`

@@ -108,6 +108,12 @@ impl ProcessTree {
         self.processes.values().map(|process| process.pidfd.as_fd())
     }
 
+    /// Those of [`Self::ends`] that are of processes whose files are open here.
+    pub(crate) fn ends_of_holders(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let holds = |it: &&Process| it.files.holds_any() || it.mappings.holds_any();
+        self.processes.values().filter(holds).map(|process| process.pidfd.as_fd())
+    }
+
     /// Reports where the processes are in their files, one after the other as far as `allowance`
     /// goes; the next call goes on from there. Whether any moved.
     pub(crate) fn poll(

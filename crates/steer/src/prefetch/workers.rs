@@ -9,7 +9,7 @@
 //!   way to the device.
 //! - At most [`QUEUE_MAX`] jobs wait and [`THREADS_MAX`] run; a thread starts when one is missing,
 //!   the first with the first job, within what [`ThreadRoom`] grants.
-//! - A job of a closed file ([`Source::close`]) is dropped.
+//! - A job of a closed file ([`Source::close`]) is dropped, what is left of one that runs as well.
 //! - Nothing waits for the threads: they end with the process.
 
 use std::collections::VecDeque;
@@ -153,12 +153,11 @@ impl Shared {
                 continue;
             };
             drop(queue);
-            if !source.closed.load(Ordering::Relaxed) {
-                // What the kernel refuses never arrives, and the planner counts it as failed then.
-                self.running.fetch_add(1, Ordering::Relaxed);
-                let _ = kernel::prefetch(&source.file, &range, source.chunk_bytes);
-                self.running.fetch_sub(1, Ordering::Relaxed);
-            }
+            // What the kernel refuses never arrives, and the planner counts it as failed then.
+            self.running.fetch_add(1, Ordering::Relaxed);
+            let is_open = || !source.closed.load(Ordering::Relaxed);
+            let _ = kernel::prefetch_while(&source.file, &range, source.chunk_bytes, is_open);
+            self.running.fetch_sub(1, Ordering::Relaxed);
             queue = self.lock();
             let was_busy = source.is_busy.swap(false, Ordering::Relaxed);
             assert!(was_busy, "a job that ends ran");

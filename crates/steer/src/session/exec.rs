@@ -38,7 +38,7 @@ pub(super) struct Exec {
 /// Why a program did not start.
 pub(super) struct Refused {
     pub(super) source: io::Error,
-    /// The process that was to be the program could not be made what it should be.
+    /// There is no process for the program, or it could not be made what it should be.
     pub(super) before_exec: bool,
 }
 
@@ -73,7 +73,7 @@ impl Exec {
     /// Starts a process that becomes the program.
     ///
     /// # Errors
-    /// There is no room for one.
+    /// There is no room for one, or the system refuses it.
     pub(super) fn start(&self) -> io::Result<Started> {
         let (answer, mut told) = UnixStream::pair()?;
         let words = self.pointers();

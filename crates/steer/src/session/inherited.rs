@@ -23,7 +23,7 @@ use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What the program is to inherit.
 #[derive(Clone, Copy)]
@@ -35,6 +35,7 @@ pub(crate) struct Inherited {
     is_subreaper: bool,
     timers: [libc::itimerval; TIMERS.len()],
     descriptors: libc::rlimit,
+    stack: libc::rlimit,
     /// Where a fork would reset it.
     scheduling: Option<Scheduling>,
 }
@@ -100,6 +101,10 @@ impl Inherited {
                 is_subreaper: subreaper != 0 || libc::getpid() == 1,
                 timers,
                 descriptors,
+                stack: libc::rlimit {
+                    rlim_cur: STACK[0].load(Ordering::Relaxed),
+                    rlim_max: STACK[1].load(Ordering::Relaxed),
+                },
                 scheduling: Scheduling::reset_by_fork(),
             }
         }
@@ -129,6 +134,9 @@ impl Inherited {
                 }
             }
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const self.descriptors);
+            if self.stack.rlim_cur < STACK_BYTES_MIN {
+                libc::setrlimit(libc::RLIMIT_STACK, &raw const self.stack);
+            }
             if let Some(scheduling) = &self.scheduling {
                 let set = libc::syscall(libc::SYS_sched_setattr, 0, &raw const *scheduling, 0);
                 if set != 0 {
@@ -195,6 +203,7 @@ extern "C" fn record() {
     }
     IGNORES_PIPES.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
     AWAITS_CHILD.store(is_pending(libc::SIGCHLD), Ordering::Relaxed);
+    take_stack();
     for number in 0..3 {
         // SAFETY: calls on numbers alone, and a path that ends with a zero byte. A descriptor that
         // is opened here has the lowest free number, which is this one: those below are open.
@@ -207,6 +216,34 @@ extern "C" fn record() {
             }
         }
     }
+}
+
+/// Has the stack of this thread grow as far as this program needs, where that is allowed.
+fn take_stack() {
+    // SAFETY: calls on values that live until they return; all zeros are valid for each.
+    unsafe {
+        let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
+        if libc::getrlimit(libc::RLIMIT_STACK, limit.as_mut_ptr()) != 0 {
+            return;
+        }
+        let libc::rlimit { rlim_cur, rlim_max } = limit.assume_init();
+        if rlim_cur >= STACK_BYTES_MIN {
+            return;
+        }
+        STACK[0].store(rlim_cur, Ordering::Relaxed);
+        STACK[1].store(rlim_max, Ordering::Relaxed);
+        let rlim_max = rlim_max.max(STACK_BYTES_MIN);
+        let more = libc::rlimit { rlim_cur: STACK_BYTES_MIN, rlim_max };
+        libc::setrlimit(libc::RLIMIT_STACK, &raw const more);
+    }
+}
+
+/// The bytes that the stack of this program may have, where these are less than
+/// [`STACK_BYTES_MIN`]: it was not allowed more.
+#[must_use]
+pub fn small_stack() -> Option<u64> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Stack);
+    limit.current.filter(|bytes| *bytes < STACK_BYTES_MIN)
 }
 
 /// Whether this code is part of the executable, and not of a library that it has loaded.
@@ -237,5 +274,11 @@ static RECORD: extern "C" fn() = record;
 static IGNORES_PIPES: AtomicBool = AtomicBool::new(false);
 /// Whether the end of a child was pending then.
 static AWAITS_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// The limits of the stack where they were raised: the soft one, and the hard one.
+static STACK: [AtomicU64; 2] = [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)];
+
+/// What this program needs of a stack: its longest help takes half of it.
+pub const STACK_BYTES_MIN: u64 = 256 << 10;
 
 const TIMERS: [libc::c_int; 3] = [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF];

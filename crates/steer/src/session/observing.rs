@@ -6,7 +6,7 @@
 //! - The process ends with the one that it observes for.
 
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -23,7 +23,7 @@ use rustix::thread::gettid;
 use super::{Poller, Report};
 use crate::aside::descriptors;
 use crate::aside::is_readable;
-use crate::clock::timespec;
+use crate::clock::{Clock, timespec};
 use crate::observe::Observers;
 use crate::observe::poll::{PAUSE_MAX, Pause};
 use crate::observe::processes::ProcessTree;
@@ -103,6 +103,17 @@ fn ends(socket: &mut UnixStream, program: Pid, parent: Option<Pid>) -> bool {
     }
 }
 
+/// What a wait ended for.
+enum Woken {
+    ToPoll {
+        some_ended: bool,
+    },
+    /// A process has ended whose files are open, in a pause that goes on for the time `left`.
+    ToReap {
+        left: Nanos,
+    },
+}
+
 /// What both threads know.
 struct Shared {
     /// Readable once the program has ended.
@@ -118,7 +129,7 @@ impl Shared {
         let mut pause = Pause::of(first_pause);
         let mut has_given_up = false;
         loop {
-            let some_ended = self.wait(&poller.observers().tree, pause);
+            let woken = self.wait(&poller.observers().tree, pause);
             let is_over = self.is_over.load(Ordering::Relaxed);
             if has_given_up {
                 // A poller that has panicked is not polled again: what it knows may be wrong.
@@ -128,12 +139,15 @@ impl Shared {
                 continue;
             }
             // The panic's message reports a bug of forerun; the program runs on.
-            let next = panic::catch_unwind(AssertUnwindSafe(|| {
-                if is_over {
+            let next = panic::catch_unwind(AssertUnwindSafe(|| match woken {
+                _ if is_over => {
                     poller.finish();
                     None
-                } else {
-                    Some(poller.poll(some_ended))
+                }
+                Woken::ToPoll { some_ended } => Some(poller.poll(some_ended)),
+                Woken::ToReap { left } => {
+                    poller.reap();
+                    Some(Pause { time: left, is_paying: true })
                 }
             }));
             match next {
@@ -148,15 +162,25 @@ impl Shared {
         }
     }
 
-    /// Waits for the end of a process, or until `pause` is over. Whether one has ended.
-    fn wait(&self, tree: &ProcessTree, pause: Pause) -> bool {
-        let mut awaited = vec![PollFd::new(&self.wake, PollFlags::IN)];
+    /// Waits for the end of a process, or until `pause` is over.
+    fn wait(&self, tree: &ProcessTree, pause: Pause) -> Woken {
         let mut time = pause.time;
         if pause.is_paying {
-            let _ = rustix::event::poll(&mut awaited, Some(&timespec(time)));
+            let clock = Clock::start();
+            if self.ends_within(time, tree.ends_of_holders()) {
+                let left = time.since(clock.now());
+                assert!(left <= PAUSE_MAX, "what is left of a pause has its bound");
+                return Woken::ToReap { left };
+            }
             time = Nanos(0);
         }
-        let ends = tree.ends().take(ENDS_MAX);
+        Woken::ToPoll { some_ended: self.ends_within(time, tree.ends()) }
+    }
+
+    /// Whether one of `ends` comes within `time`, unless the program's comes first.
+    fn ends_within<'a>(&self, time: Nanos, ends: impl Iterator<Item = BorrowedFd<'a>>) -> bool {
+        let mut awaited = vec![PollFd::new(&self.wake, PollFlags::IN)];
+        let ends = ends.take(ENDS_MAX);
         awaited.extend(ends.map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN)));
         let _ = rustix::event::poll(&mut awaited, Some(&timespec(time)));
         awaited[1..].iter().any(|end| !end.revents().is_empty())
@@ -204,10 +228,13 @@ const SLEEPS_MAX: u32 = 6;
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::process::{Child, Command};
 
     use rustix::process::getpid;
 
     use super::*;
+    use crate::observe::access::recording::RecordingSink;
+    use crate::observe::poll::Allowance;
 
     /// Panics in each poll, and ends the run once it was waited for so many times.
     struct Faulty<'a> {
@@ -229,9 +256,82 @@ mod tests {
             panic!("a fault of this test");
         }
 
+        fn reap(&mut self) {}
+
         fn finish(&mut self) {}
 
         fn give_up(&mut self) {}
+    }
+
+    /// Pays for its polls with long pauses.
+    struct Paying {
+        observers: Observers,
+        shared: Arc<Shared>,
+        /// Holds a file, and ends in such a pause.
+        process: Child,
+        calls: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl Paying {
+        fn holders(&self) -> usize {
+            self.observers.tree.ends_of_holders().count()
+        }
+    }
+
+    impl Poller for Paying {
+        fn observers(&self) -> &Observers {
+            &self.observers
+        }
+
+        fn poll(&mut self, some_ended: bool) -> Pause {
+            let now = self.observers.clock.now();
+            self.observers.poll(
+                now,
+                some_ended,
+                Allowance::endless(),
+                &mut RecordingSink::default(),
+            );
+            let mut time = Nanos(0);
+            if self.holders() > 0 {
+                self.calls.lock().unwrap().push("holds");
+                self.process.kill().unwrap();
+                time = PAUSE_MAX;
+            }
+            Pause { time, is_paying: true }
+        }
+
+        fn reap(&mut self) {
+            self.calls.lock().unwrap().push("reaps");
+            let now = self.observers.clock.now();
+            self.observers.reap(now, Allowance::endless(), &mut RecordingSink::default());
+            assert_eq!(self.holders(), 0, "its file is closed");
+            self.shared.is_over.store(true, Ordering::Relaxed);
+            rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes()).unwrap();
+        }
+
+        fn finish(&mut self) {
+            self.calls.lock().unwrap().push("finishes");
+            self.process.wait().unwrap();
+        }
+
+        fn give_up(&mut self) {}
+    }
+
+    #[test]
+    fn what_a_process_held_is_closed_at_its_end_while_polls_pause() {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let shared = Arc::new(Shared { wake, is_over: AtomicBool::new(false), tid: 0.into() });
+        let held = fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        // A file counts as held once its position moves.
+        let reads = ["-c", "while read -r line; do :; done"];
+        let process = Command::new("sh").args(reads).stdin(held).spawn().unwrap();
+        let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw).unwrap();
+        let observers = Observers::new(ProcessTree::new(pid, Some(getpid())), None);
+        let calls = Arc::default();
+        let poller =
+            Paying { observers, shared: Arc::clone(&shared), process, calls: Arc::clone(&calls) };
+        shared.poll(poller, Nanos(0));
+        assert_eq!(*calls.lock().unwrap(), ["holds", "reaps", "finishes"]);
     }
 
     #[test]

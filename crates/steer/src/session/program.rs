@@ -10,7 +10,7 @@
 //! - Once the program runs, this process holds neither its input nor its output, nor anything else
 //!   that it inherited, but for files with locks of the caller's: the reader of a pipe sees the end
 //!   when the program closes it.
-//! - Where there is no room for another process, this one becomes the program.
+//! - Where there can be no other process, this one becomes the program.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -105,7 +105,7 @@ impl Program {
         let (keeps_output, keeps_errors) = (start.output.is_some(), start.keeps_errors);
         let writer = start.writer.take();
         let exec = start.exec()?;
-        let began = exec.start().map_err(|source| Refused { source, before_exec: false });
+        let began = exec.start().map_err(|source| Refused { source, before_exec: true });
         let pid = match began.and_then(|started| become_one(started, signals)) {
             Ok(pid) => pid,
             Err(why) if why.is_for_want_of_room() || why.before_exec => {
@@ -193,9 +193,11 @@ fn become_one(started: Started, signals: &mut Signals) -> Result<Pid, Refused> {
     loop {
         let mut awaited =
             [PollFd::new(&started.answer, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-        // Interrupted or not, what there is is handled.
-        let _ = rustix::event::poll(&mut awaited, None);
-        let is_answered = !awaited[0].revents().is_empty();
+        // Interrupted or not, what there is is handled; where a filter of system calls refuses to
+        // wait for both, the answer is waited for.
+        let is_refused =
+            rustix::event::poll(&mut awaited, None).is_err_and(|errno| errno != Errno::INTR);
+        let is_answered = is_refused || !awaited[0].revents().is_empty();
         for signal in signals.take() {
             signal.send(started.pid);
         }

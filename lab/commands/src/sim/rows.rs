@@ -49,7 +49,7 @@ pub(super) struct RunRow {
     params: BTreeMap<String, String>,
     pub(super) cache_pages: u32,
     pub(super) accesses: u64,
-    misses: u64,
+    pub(super) misses: u64,
     pub(super) hit_ratio: f64,
     /// The time that the simulation took.
     seconds: f64,

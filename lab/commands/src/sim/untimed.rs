@@ -39,6 +39,7 @@ pub(super) fn run(
     let mut found: Vec<Option<KeptRun>> = pairs.iter().map(|&it| kept.take(&key(it))).collect();
     let missing: Vec<usize> = (0..pairs.len()).filter(|&at| found[at].is_none()).collect();
     if !missing.is_empty() {
+        source.tell_guess(&plan.reading)?;
         let wanted: Vec<(&String, Size)> = missing.iter().map(|&at| pairs[at]).collect();
         for (at, row) in missing.into_iter().zip(rows(plan, source, &wanted)?) {
             let run = KeptRun { row, run: None };
@@ -51,8 +52,11 @@ pub(super) fn run(
 }
 
 /// The rows of these policies and sizes.
-fn rows(plan: &Plan, source: &Source, wanted: &[(&String, Size)]) -> Result<Vec<RunRow>> {
-    source.tell_guess(&plan.reading)?;
+pub(super) fn rows(
+    plan: &Plan,
+    source: &Source,
+    wanted: &[(&String, Size)],
+) -> Result<Vec<RunRow>> {
     let (memory, sample) = (plan.memory, plan.sample);
     let shares = wanted.iter().any(|(_, size)| matches!(size, Size::Share(_)));
     let unique = if shares { surveyed(plan, source)?.unique } else { 0 };
