@@ -202,7 +202,10 @@ impl Plan {
         }
         let policies = specs::policies(&args.policy, false)?;
         let readaheads = specs::readaheads(&args.readahead)?;
-        let pages = specs::sizes(&args.cache)?.into_iter().map(pages_of).collect::<Result<_>>()?;
+        let pages = specs::sizes("--cache", &args.cache)?
+            .into_iter()
+            .map(pages_of)
+            .collect::<Result<_>>()?;
         if let Some(spec) = &args.device {
             // Its members, as every command takes a device.
             specs::device(spec.rsplit_once('*').map_or(spec.as_str(), |(one, _)| one), 0)?;

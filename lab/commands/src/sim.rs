@@ -294,7 +294,7 @@ impl Plan {
             partitions: partitioned::parse(&args.partitions)?,
             sizing: args.sizing,
             rest_min: args.rest_min,
-            sizes: specs::sizes(args.size.as_deref().unwrap_or(size))?,
+            sizes: specs::sizes("--size", args.size.as_deref().unwrap_or(size))?,
             hits: args.hits,
             readaheads,
             prefetches: specs::prefetches(&args.prefetch)?,

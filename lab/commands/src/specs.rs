@@ -164,10 +164,10 @@ impl Size {
     }
 }
 
-/// Sizes of caches: pages, bytes with a suffix, or a share.
-pub(crate) fn sizes(text: &str) -> Result<Vec<Size>> {
+/// Sizes of caches, as of `flag`: pages, bytes with a suffix, or a share.
+pub(crate) fn sizes(flag: &str, text: &str) -> Result<Vec<Size>> {
     let one = |item: &str| {
-        size(item).map_err(|why| usage(format!("--size {item}: {why}, or a range (64M..1G/5)")))
+        size(item).map_err(|why| usage(format!("{flag} {item}: {why}, or a range (64M..1G/5)")))
     };
     let range = |item: &str| -> Result<Vec<Size>> {
         let values = ranges::values(item).unwrap_or_else(|| vec![item.to_owned()]);
@@ -274,12 +274,13 @@ mod tests {
             assert_eq!(Size::parse(text).map(|size| size.pages(1_000)), pages, "{text}");
         }
         assert_eq!(Size::parse("1000%").unwrap().pages(u64::MAX), PAGES_MAX);
-        assert_eq!(sizes("1,2M,3%").unwrap().len(), 3);
-        assert!(sizes("1,,2").is_err());
-        let pages = |text| sizes(text).unwrap().into_iter().map(|size| size.pages(0)).collect();
+        assert_eq!(sizes("--size", "1,2M,3%").unwrap().len(), 3);
+        assert!(sizes("--size", "1,,2").is_err());
+        let pages =
+            |text| sizes("--size", text).unwrap().into_iter().map(|size| size.pages(0)).collect();
         let (even, uneven): (Vec<u32>, Vec<u32>) = (pages("64M..1G/5"), pages("1000..2000/4"));
         assert_eq!(even, [16_384, 77_824, 139_264, 200_704, 262_144]);
         assert_eq!(uneven, [1_000, 1_333, 1_667, 2_000]);
-        assert!(sizes("64M..1000/2").is_err());
+        assert!(sizes("--size", "64M..1000/2").is_err());
     }
 }

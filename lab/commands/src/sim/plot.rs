@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn default_sizes_double_up_to_all_pages() {
-        let sizes = specs::sizes(SIZES).expect("they parse");
+        let sizes = specs::sizes("--size", SIZES).expect("they parse");
         let pages: Vec<u32> = sizes.iter().map(|size| size.pages(1_000_000)).collect();
         assert_eq!((pages.len(), pages[0], pages[11]), (12, 500, 1_000_000));
         assert!(pages.windows(2).all(|two| (19..=21).contains(&(10 * two[1] / two[0]))));

@@ -290,7 +290,7 @@ pub(super) fn table(rows: &[RunRow]) -> String {
     let shown = |run: &RunRow| run.device(|it| spec(&it.name, &it.params));
     let devices = rows.iter().any(|run| shown(run) != shown(&rows[0]));
     #[rustfmt::skip]
-    let all: [(bool, Column<RunRow>); 22] = [
+    let all: [(bool, Column<RunRow>); 23] = [
         (true,             ("trace",     |run| run.shown.clone())),
         (true,             ("policy",    |run| spec(&run.policy, &run.params))),
         (ahead,            ("readahead", |run| {
@@ -301,6 +301,9 @@ pub(super) fn table(rows: &[RunRow]) -> String {
         })),
         (devices,          ("device",    |run| run.device(|it| spec(&it.name, &it.params)))),
         (true,             ("pages",     |run| run.cache_pages.to_string())),
+        (true,             ("size",      |run| {
+            quantity::bytes(u64::from(run.cache_pages) * u64::from(PAGE_BYTES))
+        })),
         (true,             ("accesses",  |run| run.accesses.to_string())),
         (true,             ("misses",    |run| run.misses.to_string())),
         (true,             ("hit ratio", |run| percent(run.hit_ratio))),

@@ -75,7 +75,7 @@ struct TraceCounts {
 pub(super) fn run(args: &Args) -> Result<()> {
     args.reading.check()?;
     let sources = Source::all(&args.traces)?;
-    let sizes = args.size.as_deref().map(specs::sizes).transpose()?;
+    let sizes = args.size.as_deref().map(|text| specs::sizes("--size", text)).transpose()?;
     let plot = args.output.as_deref().map(|path| Plot::new("-o", path)).transpose()?;
     let written: Vec<&Path> = plot.iter().map(Plot::path).collect();
     super::require_places(&written, &sources)?;
@@ -84,8 +84,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
         let name = source.name();
         let sizes = match &sizes {
             Some(sizes) => sizes.clone(),
-            None if of_the_paper(&name) => specs::sizes(PAPER_SIZES)?,
-            None => specs::sizes(super::plot::SIZES)?,
+            None if of_the_paper(&name) => specs::sizes("--size", PAPER_SIZES)?,
+            None => specs::sizes("--size", super::plot::SIZES)?,
         };
         match count(source, &args.reading, &sizes).with_context(|| name.clone()) {
             Ok(counted) => sections.push(section(&name, &source.title(), &counted)),
