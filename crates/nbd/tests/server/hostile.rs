@@ -115,9 +115,9 @@ fn misbehave(rig: &Rig, random: &mut Random, open: &mut Vec<UnixStream>) {
     }
 }
 
-/// Reads and checks as long as it `goes_on` after so many reads; how long each took.
-fn read_all(rig: &Rig, goes_on: impl Fn(usize) -> bool) -> Vec<Duration> {
-    let (mut client, mut random, mut took) = (rig.client(), Random(99), Vec::new());
+/// Reads and checks by `client` as long as it `goes_on` after so many reads; how long each took.
+fn read_all(rig: &Rig, mut client: Client, goes_on: impl Fn(usize) -> bool) -> Vec<Duration> {
+    let (mut random, mut took) = (Random(99), Vec::new());
     while goes_on(took.len()) {
         let offset = random.below(BYTES - (64 << 10));
         let began = Instant::now();
@@ -144,11 +144,13 @@ fn hostile_clients_end_alone_and_the_others_are_served() {
     };
     let rig = Rig::new(Arc::new(Pattern::new(BYTES)), settings);
     let reads = if time.is_some() { 100_000 } else { 200 };
-    let alone = read_all(&rig, |count| count < reads);
+    let alone = read_all(&rig, rig.client(), |count| count < reads);
     let is_over = AtomicBool::new(false);
     let goes_on = |count| count < reads || !is_over.load(Ordering::Relaxed);
+    // Later the others may have all connections.
+    let client = rig.client();
     let beside = thread::scope(|scope| {
-        let reader = scope.spawn(|| read_all(&rig, goes_on));
+        let reader = scope.spawn(|| read_all(&rig, client, goes_on));
         let began = Instant::now();
         on_threads(ATTACKERS, |number| {
             let (mut random, mut open) = (Random(number * 0x9e37_79b9 + 1), Vec::new());

@@ -24,15 +24,18 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::ptr;
 
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, WaitOptions, getpid, waitpid};
 
 use super::inherited::Inherited;
+use super::signals::Forwarded;
 
 /// What the call takes.
 pub(super) struct Exec {
     words: Vec<CString>,
     inherited: Inherited,
     output: Option<OwnedFd>,
+    /// What was pending for this process is for the program.
+    pending: Vec<Forwarded>,
 }
 
 /// Why a program did not start.
@@ -50,7 +53,8 @@ pub(super) struct Started {
 }
 
 impl Exec {
-    /// The words of a program, whose output goes to `output` if that is there.
+    /// The words of a program, whose output goes to `output` if that is there, and for which
+    /// signals are `pending`.
     ///
     /// # Errors
     /// A word has a zero byte.
@@ -58,10 +62,12 @@ impl Exec {
         words: &[OsString],
         inherited: &Inherited,
         output: Option<OwnedFd>,
+        pending: Vec<Forwarded>,
     ) -> io::Result<Self> {
         assert!(!words.is_empty(), "a program is named");
         let words = words.iter().map(|word| CString::new(word.as_bytes()));
-        Ok(Self { words: words.collect::<Result<_, _>>()?, inherited: *inherited, output })
+        let words = words.collect::<Result<_, _>>()?;
+        Ok(Self { words, inherited: *inherited, output, pending })
     }
 
     /// This process becomes the program. Why it did not.
@@ -110,6 +116,8 @@ impl Exec {
                 return before(io::Error::last_os_error());
             }
         }
+        // It runs with them, whenever this process gets a processor.
+        self.pending.iter().for_each(|signal| signal.send(getpid()));
         if let Err(source) = self.inherited.hand_on() {
             return before(source);
         }

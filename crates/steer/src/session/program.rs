@@ -26,7 +26,7 @@ use rustix::process::{
 
 use super::exec::{Exec, Refused, Started};
 use super::inherited::{self, Inherited};
-use super::signals::Signals;
+use super::signals::{Forwarded, Signals};
 use crate::aside::descriptors::{self, Closer};
 use crate::observe::shim::RingWriter;
 
@@ -104,7 +104,7 @@ impl Program {
     fn of(mut start: Start<'_>, signals: &mut Signals) -> io::Result<Self> {
         let (keeps_output, keeps_errors) = (start.output.is_some(), start.keeps_errors);
         let writer = start.writer.take();
-        let exec = start.exec()?;
+        let exec = start.exec(signals.take_before())?;
         let began = exec.start().map_err(|source| Refused { source, before_exec: true });
         let pid = match began.and_then(|started| become_one(started, signals)) {
             Ok(pid) => pid,
@@ -174,14 +174,15 @@ impl Start<'_> {
     /// This process becomes the program, which nothing observes. Why it did not.
     pub(crate) fn replace(mut self) -> StartError {
         let (_writer, words) = (self.writer.take(), self.words);
-        let source = self.exec().map_or_else(|source| source, |exec| exec.replace().source);
+        let source =
+            self.exec(Vec::new()).map_or_else(|source| source, |exec| exec.replace().source);
         StartError::new(&words[0], source)
     }
 
-    fn exec(self) -> io::Result<Exec> {
+    fn exec(self, pending: Vec<Forwarded>) -> io::Result<Exec> {
         // A program with an environment of its own would get it in another order.
         inherited::add(&self.variables);
-        Exec::new(self.words, &self.inherited, self.output)
+        Exec::new(self.words, &self.inherited, self.output, pending)
     }
 }
 

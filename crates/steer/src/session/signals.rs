@@ -98,6 +98,18 @@ impl Signals {
         batch
     }
 
+    /// The same, before the program's process is forked: also what the kernel sent, which met this
+    /// process alone.
+    pub(crate) fn take_before(&mut self) -> Vec<Forwarded> {
+        let mut batch = Vec::new();
+        for info in self.read() {
+            let signal = self.forwarded(&info);
+            let signal = signal.or_else(|| came_before(&info).map(Forwarded::plain));
+            batch.extend(signal.filter(|signal| !signal.is_pending(&batch)));
+        }
+        batch
+    }
+
     /// The same, as `child` was just forked: what the kernel sent before met this process alone,
     /// and is forwarded, unless `child` has it pending as well.
     pub(crate) fn take_early(&mut self, child: Pid) -> Vec<Forwarded> {
