@@ -74,12 +74,13 @@ pub(crate) fn holds(forerun: u32, path: &Path) -> bool {
 /// How often a process has waited.
 pub(crate) fn waits(pid: u32) -> u64 {
     let of = |path: PathBuf| {
-        let text = fs::read_to_string(path.join("status")).expect("it is there");
+        // A thread may end meanwhile.
+        let text = fs::read_to_string(path.join("status")).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        line.expect("it is there").trim().parse::<u64>().expect("it is there")
+        Some(line.expect("it is there").trim().parse::<u64>().expect("it is there"))
     };
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it is there");
-    threads.map(|thread| of(thread.expect("it is there").path())).sum()
+    threads.filter_map(|thread| of(thread.ok()?.path())).sum()
 }
 
 /// A folder for one test, empty, which all users may enter.

@@ -16,7 +16,7 @@
 //!   that are late.
 //! - Each record is delivered once or counted as lost. They come in the order of their numbers, but
 //!   for those that are still being written, by a thread that lost its processor meanwhile: these
-//!   come late, as long as the ring has not gone round and no more than [`LATE_MAX`] are awaited.
+//!   come late, as long as the ring has not gone round and no more than `LATE_MAX` are awaited.
 
 use std::{
     collections::VecDeque,
