@@ -91,36 +91,36 @@ impl Signals {
 
     /// The signals to forward, of those that came up to [`BATCH`].
     pub(crate) fn take(&mut self) -> Vec<Forwarded> {
-        let mut batch = Vec::new();
-        for info in self.read() {
-            batch.extend(self.forwarded(&info).filter(|signal| !signal.is_pending(&batch)));
-        }
-        batch
+        self.take_and(|_| None)
     }
 
     /// The same, before the program's process is forked: also what the kernel sent, which met this
     /// process alone.
     pub(crate) fn take_before(&mut self) -> Vec<Forwarded> {
-        let mut batch = Vec::new();
-        for info in self.read() {
-            let signal = self.forwarded(&info);
-            let signal = signal.or_else(|| came_before(&info).map(Forwarded::plain));
-            batch.extend(signal.filter(|signal| !signal.is_pending(&batch)));
-        }
-        batch
+        self.take_and(came_before)
     }
 
     /// The same, as `child` was just forked: what the kernel sent before met this process alone,
     /// and is forwarded, unless `child` has it pending as well.
     pub(crate) fn take_early(&mut self, child: Pid) -> Vec<Forwarded> {
-        let (mut batch, mut pending) = (Vec::new(), None);
+        let mut pending = None;
+        self.take_and(|info| {
+            let number = came_before(info)?;
+            assert!((1..=64).contains(&number), "the kernel numbers signals from 1 on");
+            let pending = *pending.get_or_insert_with(|| pending_of(child));
+            (pending >> (number - 1) & 1 == 0).then_some(number)
+        })
+    }
+
+    /// The same, and the number that `others` gives for a signal that is not forwarded otherwise.
+    fn take_and(
+        &mut self,
+        mut others: impl FnMut(&libc::signalfd_siginfo) -> Option<libc::c_int>,
+    ) -> Vec<Forwarded> {
+        let mut batch = Vec::new();
         for info in self.read() {
-            let signal = self.forwarded(&info).or_else(|| {
-                let number = came_before(&info)?;
-                assert!((1..=64).contains(&number), "the kernel numbers signals from 1 on");
-                let pending = *pending.get_or_insert_with(|| pending_of(child));
-                (pending >> (number - 1) & 1 == 0).then(|| Forwarded::plain(number))
-            });
+            let signal = self.forwarded(&info);
+            let signal = signal.or_else(|| others(&info).map(Forwarded::plain));
             batch.extend(signal.filter(|signal| !signal.is_pending(&batch)));
         }
         batch

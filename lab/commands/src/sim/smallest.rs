@@ -38,22 +38,13 @@ pub(super) fn run(
     kept: &mut Kept<KeptRun>,
     results: &mut Results,
 ) -> Result<()> {
+    let policies: Vec<&String> = plan.policies.iter().collect();
     let key = |policy: &String| plan.key(source, (policy, "smallest", hits));
-    let mut found: Vec<Option<KeptRun>> =
-        plan.policies.iter().map(|policy| kept.take(&key(policy))).collect();
-    let missing = || plan.policies.iter().zip(&found).filter(|(_, found)| found.is_none());
-    let policies: Vec<&String> = missing().map(|(policy, _)| policy).collect();
-    if !policies.is_empty() {
+    let runs = untimed::kept_or_run(kept, &policies, key, |missing| {
         source.tell_guess(&plan.reading)?;
-        let mut rows = searched(plan, source, hits, &policies)?.into_iter();
-        for (policy, found) in plan.policies.iter().zip(&mut found).filter(|(_, it)| it.is_none()) {
-            let row = rows.next().ok_or_else(|| anyhow!("a policy has no row"))?;
-            let run = KeptRun { row, run: None };
-            kept.add(&key(policy), &run)?;
-            *found = Some(run);
-        }
-    }
-    for (policy, run) in plan.policies.iter().zip(found.into_iter().flatten()) {
+        searched(plan, source, hits, missing)
+    })?;
+    for (policy, run) in policies.into_iter().zip(runs) {
         if !has(&run.row, hits) && !plan.reading.is_controlled() {
             let (name, ratio) = (source.name(), run.row.hit_ratio * 100.0);
             note(&format!("{name}: {policy} has {ratio:.2} % hits with all pages in the cache"));

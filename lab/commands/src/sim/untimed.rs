@@ -36,19 +36,35 @@ pub(super) fn run(
         plan.policies.iter().flat_map(|policy| plan.sizes.iter().map(move |s| (policy, *s)));
     let pairs: Vec<(&String, Size)> = pairs.collect();
     let key = |(policy, size): (&String, Size)| plan.key(source, (policy, size, plan.bytes));
-    let mut found: Vec<Option<KeptRun>> = pairs.iter().map(|&it| kept.take(&key(it))).collect();
-    let missing: Vec<usize> = (0..pairs.len()).filter(|&at| found[at].is_none()).collect();
-    if !missing.is_empty() {
+    let runs = kept_or_run(kept, &pairs, key, |missing| {
         source.tell_guess(&plan.reading)?;
-        let wanted: Vec<(&String, Size)> = missing.iter().map(|&at| pairs[at]).collect();
-        for (at, row) in missing.into_iter().zip(rows(plan, source, &wanted)?) {
+        rows(plan, source, missing)
+    })?;
+    for run in runs {
+        results.add(run);
+    }
+    Ok(())
+}
+
+/// The runs of `cases`, in their order: those that are `kept` by their `key`, and those that are
+/// missing by `rows`, which are kept from now on.
+pub(super) fn kept_or_run<T: Copy>(
+    kept: &mut Kept<KeptRun>,
+    cases: &[T],
+    key: impl Fn(T) -> String,
+    rows: impl FnOnce(&[T]) -> Result<Vec<RunRow>>,
+) -> Result<Vec<KeptRun>> {
+    let mut found: Vec<Option<KeptRun>> = cases.iter().map(|&it| kept.take(&key(it))).collect();
+    let missing: Vec<usize> = (0..cases.len()).filter(|&at| found[at].is_none()).collect();
+    if !missing.is_empty() {
+        let wanted: Vec<T> = missing.iter().map(|&at| cases[at]).collect();
+        for (at, row) in missing.into_iter().zip(rows(&wanted)?) {
             let run = KeptRun { row, run: None };
-            kept.add(&key(pairs[at]), &run)?;
+            kept.add(&key(cases[at]), &run)?;
             found[at] = Some(run);
         }
     }
-    found.into_iter().flatten().for_each(|run| results.add(run));
-    Ok(())
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// The rows of these policies and sizes.
