@@ -149,7 +149,18 @@ impl Handle {
     /// # Errors
     /// See [`ReadError`].
     pub fn pin(&self, offset: u64) -> Result<Pinned<'_>, ReadError> {
-        let (shared, bytes) = (self.shared(), self.file.bytes());
+        loop {
+            match self.pin_of_length(offset, self.file.bytes()) {
+                // Another handle has cut the file, and may have extended it again.
+                Err(error) if is_past_end(&error) => {}
+                pinned => return pinned,
+            }
+        }
+    }
+
+    /// As [`Handle::pin`], of a file of `bytes`; an error where it was cut below them.
+    fn pin_of_length(&self, offset: u64, bytes: u64) -> Result<Pinned<'_>, ReadError> {
+        let shared = self.shared();
         if offset >= bytes {
             return Ok(Pinned { pin: None, within: 0..0, shared });
         }
@@ -172,13 +183,7 @@ impl Handle {
         }
         let mut kept = None;
         let take = &mut |_, pin| kept = Some(shared.frames().resume(pin));
-        match self.read_locked(offset, 1, None, take) {
-            // Another handle has cut the file.
-            Err(error) if is_past_end(&error) && offset >= self.file.bytes() => {
-                return Ok(Pinned { pin: None, within: 0..0, shared });
-            }
-            read => read?,
-        }
+        self.read_locked(offset, 1, None, take)?;
         assert!(kept.is_some(), "a read of a page gives it");
         Ok(Pinned { pin: kept, within, shared })
     }
@@ -400,11 +405,11 @@ impl Handle {
                 shared.unpin(pin);
             });
             if let Err(error) = read {
-                let left = self.bytes_from(offset, bytes);
-                if left == bytes || !is_past_end(&error) {
+                if !is_past_end(&error) {
                     return Err(error);
                 }
-                bytes = left; // Another handle has cut the file.
+                // Another handle has cut the file, and may have extended it again.
+                bytes = self.bytes_from(offset, bytes);
                 continue;
             }
             done += piece;

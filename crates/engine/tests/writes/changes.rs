@@ -164,6 +164,27 @@ fn readers_and_writers_beside_changes_see_whole_pages() {
 }
 
 #[test]
+fn a_file_that_is_cut_and_extended_under_a_reader_gives_bytes_or_none() {
+    let cache = Cache::new(settings(8)).unwrap();
+    let (_, file) = memory(&cache, 20 * 512);
+    on_threads(4, |thread| {
+        let file = file.try_clone().unwrap();
+        let mut buf = [1; 512];
+        for round in 0..10_000 {
+            match thread {
+                0 => file.set_len(if round % 2 == 0 { 10 * PAGE } else { 20 * PAGE }).unwrap(),
+                1 => assert!(file.pin(19 * PAGE).unwrap().iter().all(|&byte| byte == 0)),
+                _ => {
+                    let count = file.read_at(&mut buf, (10 + round % 10) * PAGE).unwrap();
+                    assert!(count == 0 || count == 512, "{count}");
+                }
+            }
+        }
+    });
+    assert_eq!(file.len(), 20 * PAGE);
+}
+
+#[test]
 fn what_is_zeroed_or_discarded_never_reaches_the_store() {
     let cache = Cache::new(settings(256)).unwrap();
     let (memory, fault, file) = faulty(&cache, 0);
