@@ -11,9 +11,11 @@
 //!
 //! # Invariants
 //! - Nothing that is cached is requested.
-//! - A file's descriptor is held while a reader of it is open, and by a call that is under way.
+//! - A file's descriptor is held while a reader of it is open, in a process that lives, and by a
+//!   call that is under way.
 
 mod devices;
+mod ends;
 mod entries;
 mod files;
 mod residency;
@@ -35,6 +37,7 @@ use crate::observe::access::{AccessSink, CursorId, EntryAccess};
 use crate::open::Refusal;
 use crate::tasks::ThreadRoom;
 pub(crate) use devices::RememberedDevices;
+use ends::Ends;
 use files::Files;
 pub use walks::EntryStats;
 use walks::WalkDriver;
@@ -44,6 +47,7 @@ use workers::{Job, Workers};
 pub(crate) struct Prefetcher {
     planner: Planner,
     files: Files,
+    ends: Ends,
     workers: Workers,
     effort: Effort,
     /// Requests that workers had carried out at the last poll.
@@ -66,7 +70,8 @@ pub(crate) struct Prefetcher {
     files_refused: u64,
     /// What was requested for readers in the last call of `advance`.
     requested: Vec<(FileId, Range<u64>)>,
-    /// Processor time of the process whose accesses are reported.
+    /// The process whose accesses are reported, and its processor time.
+    process: i32,
     processor: Option<Nanos>,
     /// What earlier runs have learnt of devices.
     devices: Option<RememberedDevices>,
@@ -96,6 +101,7 @@ impl Prefetcher {
         Ok(Self {
             planner: Planner::new(settings)?,
             files: Files::default(),
+            ends: Ends::new(thread_room.clone()),
             workers: Workers::new(thread_room.clone()),
             effort: Effort::default(),
             carried_out: 0,
@@ -110,6 +116,7 @@ impl Prefetcher {
             readers_refused: 0,
             files_refused: 0,
             requested: Vec::new(),
+            process: 0,
             processor: None,
             devices: None,
         })
@@ -192,6 +199,7 @@ impl Prefetcher {
     /// Forgets all files, whatever state they are in.
     pub(crate) fn clear(&mut self) {
         self.planner.clear();
+        self.ends.clear();
         self.files.clear();
         self.walks.clear();
     }
@@ -327,8 +335,8 @@ impl Prefetcher {
 }
 
 impl AccessSink for Prefetcher {
-    fn process(&mut self, _pid: i32, processor: Option<Nanos>) {
-        self.processor = processor;
+    fn process(&mut self, pid: i32, processor: Option<Nanos>) {
+        (self.process, self.processor) = (pid, processor);
     }
 
     fn open(&mut self, now: Nanos, file: File, stat: &Stat, position: u64) -> Option<CursorId> {
@@ -341,15 +349,24 @@ impl AccessSink for Prefetcher {
         {
             self.planner.remember(stat.st_dev, devices.record(&file, stat.st_dev));
         }
-        let opened = self.files.open(file, stat);
-        for stale in opened.forgotten {
-            self.planner.forget(now, stale);
-        }
-        self.planner.open(&opened.file, position)
+        let Self { planner, files, .. } = self;
+        self.ends.begins(self.process, || {
+            let opened = files.open(file, stat);
+            for stale in opened.forgotten {
+                planner.forget(now, stale);
+            }
+            let cursor = planner.open(&opened.file, position)?;
+            let source = files.source(opened.file.file).expect("it was opened");
+            Some((cursor, Arc::clone(source)))
+        })
     }
 
     fn open_again(&mut self, cursor: CursorId, position: u64) -> Option<CursorId> {
-        self.planner.open_again(cursor, position)
+        let Self { planner, files, .. } = self;
+        self.ends.begins(self.process, || {
+            let source = files.source(planner.file(cursor)?).filter(|it| !it.is_closed())?;
+            Some((planner.open_again(cursor, position)?, Arc::clone(source)))
+        })
     }
 
     /// A mapping is read ahead of as any other reader.
@@ -385,6 +402,7 @@ impl AccessSink for Prefetcher {
     }
 
     fn close(&mut self, now: Nanos, cursor: CursorId) {
+        self.ends.ends(cursor);
         if let Some(file) = self.planner.close(now, cursor) {
             self.files.close(file);
         }

@@ -15,11 +15,12 @@
 
 use std::fs::File;
 use std::io::IoSliceMut;
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::{open_again, stat};
+use super::{open_again, stand_for, stat};
 
 /// A descriptor that serves for probing alone.
 #[derive(Debug)]
@@ -34,6 +35,11 @@ impl Probe {
         let file = open_again(file).ok()?;
         fadvise(&file, 0, None, Advice::Random).ok()?;
         Some(Self { file })
+    }
+
+    /// Closes the file: see [`stand_for`].
+    pub(crate) fn release(&self, nothing: &OwnedFd) {
+        let _ = stand_for(&self.file, nothing);
     }
 
     /// Whether the last page before `end` can be read without waiting; `None` where the file

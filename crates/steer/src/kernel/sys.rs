@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::ptr;
 
 use rustix::io::Errno;
@@ -70,6 +70,15 @@ pub(super) fn mincore(
     is_resident.clear();
     is_resident.extend(pages.iter().map(|page| page & 1 == 1));
     Ok(())
+}
+
+/// Has the descriptor of `file` stand for what `other` does: what it stood for is closed as soon as
+/// no call has it.
+pub(crate) fn stand_for(file: &File, other: &OwnedFd) -> Result<(), Errno> {
+    let (from, to) = (other.as_raw_fd(), file.as_raw_fd());
+    assert_ne!(from, to, "two owners have two numbers");
+    // SAFETY: both descriptors are open, and the number stays that of `file`, its owner.
+    check(i64::from(unsafe { libc::dup3(from, to, libc::O_CLOEXEC) })).map(|_| ())
 }
 
 /// Asks for a range of `file`.

@@ -157,7 +157,9 @@ impl CallObserver {
             if self.descriptors.len() >= DESCRIPTORS_MAX {
                 return None;
             }
+            let processor = tree.processor(pid);
             let process = tree.hand_over(pid, fd, inode, now, sink)?;
+            sink.process(pid, processor);
             let first = follow(process, fd, inode, now, sink);
             self.descriptors.insert((pid, fd), Descriptor::new(inode, first));
         }

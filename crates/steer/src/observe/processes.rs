@@ -246,6 +246,7 @@ impl ProcessTree {
             }
             process.children(pid, |child| children.push((child, pid)));
             let was_permitted = process.is_permitted;
+            sink.process(pid, process.processor);
             let is_cut = process.discover(now, allowance, sink);
             self.skipped += u64::from(was_permitted && !process.is_permitted);
             if is_cut {

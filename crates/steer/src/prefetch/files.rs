@@ -17,6 +17,7 @@ use forerun_core::units::FileId;
 
 use super::workers::Source;
 use crate::kernel::{self, Stat, stat};
+use crate::open::is_regular;
 
 /// See the module.
 #[derive(Default)]
@@ -79,6 +80,7 @@ impl Files {
         });
         self.by_inode.insert(inode, id);
         let row = self.rows.entry(id).or_insert(FileRow { inode, version, source: None });
+        row.source.take_if(|source| source.is_closed());
         if row.source.is_none() && row.version != version {
             row.version = version;
             forgotten.push(id);
@@ -106,7 +108,8 @@ impl Files {
     /// The size that `file` has now, if it can be told.
     pub(super) fn resize(&mut self, file: FileId) -> Option<u64> {
         let row = self.rows.get_mut(&file)?;
-        row.version = Version::of(&stat(&row.source.as_ref()?.file).ok()?);
+        let stat = stat(&row.source.as_ref()?.file).ok().filter(is_regular)?; // It may be released.
+        row.version = Version::of(&stat);
         Some(row.version.bytes)
     }
 

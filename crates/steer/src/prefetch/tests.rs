@@ -6,8 +6,8 @@ use forerun_core::device::DeviceKind;
 use forerun_core::planner::pace::PaceRule;
 use forerun_core::planner::{REQUEST_BYTES_MAX, device::DeviceEstimate};
 use forerun_core::prng::Prng;
-use forerun_testkit::Scratch;
-use rustix::fs::{Advice, fadvise, fsync};
+use forerun_testkit::{Scratch, until};
+use rustix::fs::{Advice, FileType, fadvise, fsync};
 
 use super::*;
 
@@ -187,4 +187,67 @@ fn whatever_readers_do_all_is_settled() {
         }
         assert_settled(&prefetcher);
     }
+}
+
+/// A process that sleeps until it is ended.
+struct Sleeping(std::process::Child);
+
+impl Sleeping {
+    fn start() -> Self {
+        Self(std::process::Command::new("sleep").arg("1000").spawn().unwrap())
+    }
+
+    fn pid(&self) -> i32 {
+        self.0.id().try_into().unwrap()
+    }
+
+    fn end(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Sleeping {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_files_of_a_process_are_closed_at_its_end_without_a_poll() {
+    let (shared, alone) = (Place::new("shared"), Place::new("alone"));
+    let mut prefetcher = prefetcher_of(LIMIT, 64 << 20);
+    let mut processes = [(); 3].map(|()| Sleeping::start());
+    let open = |process: &Sleeping, place: &Place, prefetcher: &mut Prefetcher| {
+        prefetcher.process(process.pid(), None);
+        let (file, stat) = place.open();
+        prefetcher.open(Nanos(0), file, &stat, 0).unwrap()
+    };
+    let is_open = |prefetcher: &Prefetcher, cursor| {
+        kernel::stat(prefetcher.file(cursor).unwrap()).unwrap().kind() == FileType::RegularFile
+    };
+    let [first, second] = [0, 1].map(|nth| open(&processes[nth], &shared, &mut prefetcher));
+    let other = open(&processes[2], &alone, &mut prefetcher);
+    prefetcher.process(processes[2].pid(), None);
+    let again = prefetcher.open_again(other, 4096).unwrap();
+    // Ends are taken in one after the other: when the third is, the first has been.
+    processes[0].end();
+    processes[2].end();
+    until(|| !is_open(&prefetcher, other));
+    assert!(!is_open(&prefetcher, again), "a file has one descriptor");
+    assert!(is_open(&prefetcher, first), "it has a reader in another process");
+    assert_eq!(prefetcher.open_again(other, 8192), None, "there is nothing to open again");
+    processes[1].end();
+    until(|| !is_open(&prefetcher, second));
+    // Another process reads it before the next poll.
+    let process = Sleeping::start();
+    let third = open(&process, &shared, &mut prefetcher);
+    assert!(is_open(&prefetcher, third));
+    for cursor in [first, second, third, other, again] {
+        prefetcher.read(Nanos(1), cursor, &(0..4096), true);
+        prefetcher.advance(Nanos(1));
+        prefetcher.close(Nanos(1), cursor);
+    }
+    assert_settled(&prefetcher);
 }

@@ -15,6 +15,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -51,6 +52,21 @@ impl Source {
     /// The program is done with it. The descriptor is closed as soon as no call has it.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Has the descriptors stand for `nothing`: the file is closed now, whatever owns the source,
+    /// but for a call that is under way.
+    pub(crate) fn release(&self, nothing: &OwnedFd) {
+        assert!(self.is_closed(), "what is released is read no more");
+        // What is refused is closed with its last owner.
+        let _ = kernel::stand_for(&self.file, nothing);
+        if let Some(Some(probe)) = self.probe.get() {
+            probe.release(nothing);
+        }
     }
 }
 
@@ -155,7 +171,7 @@ impl Shared {
             drop(queue);
             // What the kernel refuses never arrives, and the planner counts it as failed then.
             self.running.fetch_add(1, Ordering::Relaxed);
-            let is_open = || !source.closed.load(Ordering::Relaxed);
+            let is_open = || !source.is_closed();
             let _ = kernel::prefetch_while(&source.file, &range, source.chunk_bytes, is_open);
             self.running.fetch_sub(1, Ordering::Relaxed);
             queue = self.lock();
