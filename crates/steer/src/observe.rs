@@ -120,7 +120,7 @@ impl Observers {
             moved = self.poll_calls(now, allowance.share(RECORDS_ONE_IN), sink);
         }
         if !ended.is_empty() {
-            self.tree.reap(&ended, now, sink);
+            self.forget(&ended, now, sink);
         }
         if has_run {
             // What the program waits for is fetched first.
@@ -137,9 +137,17 @@ impl Observers {
         let ended = self.tree.ended();
         if !ended.is_empty() {
             self.poll_calls(now, allowance, sink);
-            self.tree.reap(&ended, now, sink);
+            self.forget(&ended, now, sink);
             assert!(!ended.iter().any(|&pid| self.tree.has(pid)), "what has ended is forgotten");
             self.is_stale = true;
+        }
+    }
+
+    /// Forgets the processes `ended`, whose last reads are reported.
+    fn forget(&mut self, ended: &[i32], now: Nanos, sink: &mut dyn AccessSink) {
+        self.tree.reap(ended, now, sink);
+        if let Some(calls) = &mut self.calls {
+            calls.close_left(&self.tree, now, sink);
         }
     }
 

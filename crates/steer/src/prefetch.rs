@@ -29,7 +29,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forerun_core::cache::{self, SettingsError};
 use forerun_core::effort::{Effort, Spent};
-use forerun_core::planner::{Access, Planner, PlannerSettings, PlannerStats, RequestState};
+use forerun_core::planner::{
+    Access, Planner, PlannerSettings, PlannerStats, REQUEST_BYTES_MAX, RequestState,
+};
 use forerun_core::units::{FileId, Nanos};
 
 use crate::kernel::{self, Residency, Stat};
@@ -349,16 +351,21 @@ impl AccessSink for Prefetcher {
         {
             self.planner.remember(stat.st_dev, devices.record(&file, stat.st_dev));
         }
+        let request_bytes = kernel::chunk_bytes(stat.st_dev).min(REQUEST_BYTES_MAX);
         let Self { planner, files, .. } = self;
-        self.ends.begins(self.process, || {
-            let opened = files.open(file, stat);
+        let mut unused = None;
+        let cursor = self.ends.begins(self.process, || {
+            let opened = files.open(file, stat, request_bytes);
+            unused = Some(opened.unused);
             for stale in opened.forgotten {
                 planner.forget(now, stale);
             }
             let cursor = planner.open(&opened.file, position)?;
             let source = files.source(opened.file.file).expect("it was opened");
             Some((cursor, Arc::clone(source)))
-        })
+        });
+        drop(unused);
+        cursor
     }
 
     fn open_again(&mut self, cursor: CursorId, position: u64) -> Option<CursorId> {

@@ -7,8 +7,8 @@
 //! ```
 //! # Invariants
 //! - A cursor id stands for one reader from `open` or `open_again` to `close`.
-//! - The sink holds the descriptor of a file from its first reader's `open` to its last reader's
-//!   `close`, and no longer.
+//! - The sink holds the descriptor of a file from its first reader's `open` on, no longer than to
+//!   its last reader's `close`.
 
 use std::fs::File;
 use std::ops::Range;

@@ -114,6 +114,17 @@ impl CallObserver {
         moved
     }
 
+    /// Closes what processes have left that are followed no more; their last reads are reported.
+    pub(crate) fn close_left(&mut self, tree: &ProcessTree, now: Nanos, sink: &mut dyn AccessSink) {
+        self.descriptors.retain(|&(pid, _), descriptor| {
+            let stays = tree.has(pid);
+            if !stays {
+                descriptor.close(now, sink);
+            }
+            stays
+        });
+    }
+
     /// Whether `record` is the first of a descriptor: its file is looked at and opened.
     fn is_costly(&self, record: &Record) -> bool {
         let key = (record.pid.try_into().unwrap_or(0), record.fd.try_into().unwrap_or(0));

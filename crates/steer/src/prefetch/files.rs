@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Arc;
 
-use forerun_core::planner::{FILES_MAX, PlannedFile, REQUEST_BYTES_MAX};
+use forerun_core::planner::{FILES_MAX, PlannedFile};
 use forerun_core::units::FileId;
 
 use super::workers::Source;
-use crate::kernel::{self, Stat, stat};
+use crate::kernel::{Stat, stat};
 use crate::open::is_regular;
 
 /// See the module.
@@ -47,6 +47,8 @@ pub(super) struct OpenFile {
     pub(super) file: PlannedFile,
     /// Files of which all that is known is of no use any more.
     pub(super) forgotten: Vec<FileId>,
+    /// What is not needed: a file system may block closing it.
+    pub(super) unused: (Option<File>, Option<Arc<Source>>),
 }
 
 impl Files {
@@ -69,8 +71,8 @@ impl Files {
         self.rows.get(&file)?.source.as_ref()
     }
 
-    /// `file` gets a reader.
-    pub(super) fn open(&mut self, file: File, stat: &Stat) -> OpenFile {
+    /// `file` gets a reader, for which calls fetch `request_bytes` each.
+    pub(super) fn open(&mut self, file: File, stat: &Stat, request_bytes: u64) -> OpenFile {
         let (inode, version) = ((stat.st_dev, stat.st_ino), Version::of(stat));
         let mut forgotten = Vec::new();
         let id = self.by_inode.get(&inode).copied().unwrap_or_else(|| {
@@ -80,17 +82,19 @@ impl Files {
         });
         self.by_inode.insert(inode, id);
         let row = self.rows.entry(id).or_insert(FileRow { inode, version, source: None });
-        row.source.take_if(|source| source.is_closed());
+        let closed = row.source.take_if(|source| source.is_closed());
         if row.source.is_none() && row.version != version {
             row.version = version;
             forgotten.push(id);
         }
-        let request_bytes = kernel::chunk_bytes(stat.st_dev).min(REQUEST_BYTES_MAX);
         assert!((1..=self.seen).contains(&id.0), "numbers of files are given in order");
-        row.source.get_or_insert_with(|| Arc::new(Source::new(file, request_bytes)));
+        let mut file = Some(file);
+        row.source.get_or_insert_with(|| {
+            Arc::new(Source::new(file.take().expect("it is needed once"), request_bytes))
+        });
         let (device, bytes) = (inode.0, row.version.bytes);
-        let file = PlannedFile { file: id, device, bytes, request_bytes };
-        OpenFile { file, forgotten }
+        let planned = PlannedFile { file: id, device, bytes, request_bytes };
+        OpenFile { file: planned, forgotten, unused: (file, closed) }
     }
 
     /// Makes room for the row of one more file.

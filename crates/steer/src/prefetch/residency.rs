@@ -24,6 +24,9 @@ pub(super) fn cached_pages(source: &Source, range: &Range<u64>) -> u64 {
 /// Whether the last page before `end`, which was requested a time ago, has its bytes.
 pub(super) fn has_arrived(source: &Source, end: u64, waited: Nanos) -> bool {
     assert!(end > 0, "a request has bytes");
+    if source.is_closed() {
+        return false; // Nothing is told of it any more.
+    }
     match kernel::absent(&source.file, &(end.saturating_sub(PAGE_BYTES)..end)) {
         Ok(Some(absent)) => absent.is_empty(),
         Ok(None) => is_ready(source, end).unwrap_or(waited >= ARRIVES_AFTER),

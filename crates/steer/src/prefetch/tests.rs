@@ -190,18 +190,18 @@ fn whatever_readers_do_all_is_settled() {
 }
 
 /// A process that sleeps until it is ended.
-struct Sleeping(std::process::Child);
+pub(super) struct Sleeping(std::process::Child);
 
 impl Sleeping {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         Self(std::process::Command::new("sleep").arg("1000").spawn().unwrap())
     }
 
-    fn pid(&self) -> i32 {
+    pub(super) fn pid(&self) -> i32 {
         self.0.id().try_into().unwrap()
     }
 
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
