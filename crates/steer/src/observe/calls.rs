@@ -5,6 +5,8 @@
 //!   ring: (pid, fd) read 0..4K, 4K..8K, 8K..12K    -->  one access 0..12K of one cursor
 //! ```
 //! A call that moves bytes to another file is announced, and reported as it goes on ([`Move`]).
+//! A poll that finds no record yet leaves the file to the observer of open files: reads that this
+//! has met by then come as records later, and are not reported again.
 //!
 //! # Invariants
 //! - A record is a hint: it counts only for a process that is followed, the file is opened by that
@@ -47,6 +49,11 @@ struct Descriptor {
     cursors: Cursors<Unreported>,
     /// The call that moves its bytes, and whether that has returned.
     moving: Option<(Move, bool)>,
+    /// What was reported of it by its position, and no record has told of yet: each is cut as
+    /// records come.
+    known: [Range<u64>; 2],
+    /// The end of what was reported so.
+    known_to: u64,
     /// Reads so far.
     reads: u64,
     /// Of these, those for which there was no time, and that are not counted yet.
@@ -169,22 +176,26 @@ impl CallObserver {
                 return None;
             }
             let processor = tree.processor(pid);
-            let process = tree.hand_over(pid, fd, inode, now, sink)?;
+            let (process, known) = tree.hand_over(pid, fd, inode, now, sink)?;
             sink.process(pid, processor);
             let first = follow(process, fd, inode, now, sink);
-            self.descriptors.insert((pid, fd), Descriptor::new(inode, first));
+            self.descriptors.insert((pid, fd), Descriptor::new(inode, first, known));
         }
         let descriptor = self.descriptors.get_mut(&(pid, fd))?;
         if !is_read {
             let to = record.to.0.try_into().ok()?;
             let moving = Move::new(record.offset, record.length, to, record.to.1)?;
-            descriptor.moving = Some((moving, false));
+            let known = descriptor.known.iter_mut().find(|known| known.contains(&record.offset));
+            descriptor.moving =
+                Some((moving.known_to(known.map_or(0, |it| std::mem::take(it).end)), false));
             return None;
         }
         let moved = descriptor.moving.take_if(|(_, is_over)| *is_over);
         let news = moved.map_or([range.clone(), 0..0], |(moved, _)| moved.beyond(&range));
-        for range in news.iter().filter(|range| !range.is_empty()) {
-            descriptor.read(range, now, allowance, sink);
+        for range in news.map(|range| descriptor.news_of(range)) {
+            if !range.is_empty() {
+                descriptor.read(&range, now, allowance, sink);
+            }
         }
         Some(())
     }
@@ -207,8 +218,20 @@ impl CallObserver {
 }
 
 impl Descriptor {
-    fn new(inode: Inode, first: Option<CursorId>) -> Self {
-        Self { inode, first, cursors: Cursors::new(), moving: None, reads: 0, dropped: 0 }
+    fn new(inode: Inode, first: Option<CursorId>, known: [Range<u64>; 2]) -> Self {
+        let (cursors, moving, known_to, reads, dropped) = (Cursors::new(), None, 0, 0, 0);
+        Self { inode, first, cursors, moving, known, known_to, reads, dropped }
+    }
+
+    /// What of `range` was not reported by the position.
+    fn news_of(&mut self, range: Range<u64>) -> Range<u64> {
+        let Some(known) = self.known.iter_mut().find(|known| known.contains(&range.start)) else {
+            return range;
+        };
+        known.start = range.end.min(known.end);
+        self.known_to = known.start;
+        assert!(self.known_to <= range.end, "no more is cut away than there is");
+        self.known_to..range.end
     }
 
     /// Takes in how far the call is that moves its bytes. Whether it has gone on.
@@ -244,7 +267,7 @@ impl Descriptor {
             cursor.state.add(range);
             return Some(());
         }
-        let mut state = Unreported::default();
+        let mut state = Unreported { reported: self.known_to, ..Unreported::default() };
         state.add(range);
         let cursor = Cursor { start: range.start, end: range.end, used, state };
         if let Some(gone) = self.cursors.add(cursor) {
@@ -303,7 +326,7 @@ impl Unreported {
                 dropped += u64::from(self.cursor.is_some());
                 continue;
             };
-            // A new reader begins at a file's first byte.
+            // A new reader begins at a file's first byte, or where its position has stood.
             sink.read(now, cursor, &read, read.start == self.reported);
             self.reported = read.end;
         }
@@ -346,7 +369,7 @@ mod tests {
     use super::*;
 
     fn descriptor() -> Descriptor {
-        Descriptor::new((0, 0), Some(CursorId(0)))
+        Descriptor::new((0, 0), Some(CursorId(0)), [0..0, 0..0])
     }
 
     #[test]
@@ -369,6 +392,34 @@ mod tests {
             }
             assert_eq!(descriptor.report(Nanos(0), Allowance::endless(), &mut sink), 0);
             assert_eq!(sink.reads, reported, "{why}");
+        }
+    }
+
+    #[test]
+    fn what_the_position_has_shown_is_not_reported_again() {
+        type Rows<'a> = (&'a str, Range<u64>, &'a [Range<u64>], &'a [(Range<u64>, bool)]);
+        #[rustfmt::skip]
+        let rows: [Rows<'_>; 7] = [ // why, known, records, reported
+            ("nothing was known",     0..0,   &[0..64, 64..128],   &[(0..128, true)]),
+            ("a part of a record",    0..100, &[0..64, 64..128],   &[(100..128, true)]),
+            ("whole records",         0..128, &[0..128, 128..192], &[(128..192, true)]),
+            ("the first were lost",   0..128, &[64..128, 128..192], &[(128..192, true)]),
+            ("read again",            0..100, &[0..64, 64..100, 0..64], &[(0..64, false)]),
+            ("from another place on", 0..99, &[200..264, 264..300], &[(200..300, false)]),
+            ("and before it",         64..99, &[0..9, 64..100],   &[(0..9, true), (99..100, true)]),
+        ];
+        for (why, known, records, expected) in rows {
+            let mut sink = RecordingSink::default();
+            let mut descriptor = Descriptor::new((0, 0), Some(CursorId(0)), [known, 0..0]);
+            for record in records {
+                let range = descriptor.news_of(record.clone());
+                if !range.is_empty() {
+                    descriptor.read(&range, Nanos(0), Allowance::endless(), &mut sink);
+                }
+            }
+            assert_eq!(descriptor.report(Nanos(0), Allowance::endless(), &mut sink), 0, "{why}");
+            let read: Vec<_> = sink.reads.into_iter().map(|(_, range, it)| (range, it)).collect();
+            assert_eq!(read, expected, "{why}");
         }
     }
 

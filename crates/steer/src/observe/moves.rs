@@ -51,6 +51,12 @@ impl Move {
         self
     }
 
+    /// The same call, known by another observer to be at `to`.
+    pub(crate) fn known_to(mut self, to: u64) -> Self {
+        self.at = to.clamp(self.at, self.from.end);
+        self
+    }
+
     /// Where the call began.
     pub(crate) fn start(&self) -> u64 {
         self.from.start
@@ -106,8 +112,8 @@ impl Move {
     }
 }
 
-/// The kernel moves no more in one call.
-const MOVE_BYTES_MAX: u64 = i32::MAX as u64;
+/// The kernel moves no more in one call: whole pages, of 64 KiB at most.
+const MOVE_BYTES_MAX: u64 = i32::MAX as u64 & !0xffff;
 
 #[cfg(test)]
 mod tests {

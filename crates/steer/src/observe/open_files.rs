@@ -55,6 +55,8 @@ struct OpenFile {
     info: File,
     inode: Inode,
     position: u64,
+    /// What was reported of it last, in order.
+    run: Range<u64>,
     cursor: Option<CursorId>,
     /// Its position cannot be followed.
     is_left: bool,
@@ -177,8 +179,8 @@ impl OpenFiles {
         let io = procfs::open_in(process, "io").and_then(|io| procfs::read(&io, text::bytes_read));
         let position = if io == Some(0) { descriptor.position } else { 0 };
         let is_left = !reads_page_cache(descriptor.flags);
-        let (cursor, moving, aside) = (None, None, None);
-        let file = OpenFile { info, inode, position, cursor, is_left, moving, aside };
+        let (run, cursor, moving, aside) = (0..0, None, None, None);
+        let file = OpenFile { info, inode, position, run, cursor, is_left, moving, aside };
         self.open.insert(number, file);
     }
 
@@ -232,10 +234,13 @@ impl OpenFiles {
             match file.moving.as_mut().filter(|call| call.at() == from && call.start() < to) {
                 // No count has its bytes before it returns.
                 Some(call) => match call.advance(to, cursor, sink) {
-                    Some(moved) => sink.read(now, cursor, &moved, true),
+                    Some(moved) => {
+                        sink.read(now, cursor, &moved, true);
+                        file.has_read(moved);
+                    }
                     None => file.position = from,
                 },
-                None => report(cursor, from..to, &mut bytes_read, now, sink),
+                None => file.has_read(report(cursor, from..to, &mut bytes_read, now, sink)),
             }
         }
         self.counter.end(bytes_read);
@@ -274,18 +279,21 @@ impl OpenFiles {
     }
 
     /// Ends following the position of the descriptor `number`, as long as that stands for `inode`:
-    /// another observer sees its accesses.
+    /// another observer sees its accesses. What was reported of its last reads, by its position and
+    /// by an offset of their own.
     pub(crate) fn leave(
         &mut self,
         number: i32,
         inode: Inode,
         now: Nanos,
         sink: &mut dyn AccessSink,
-    ) {
+    ) -> [Range<u64>; 2] {
         self.left.insert(number, inode);
-        if let Some(mut file) = self.open.remove(&number) {
-            file.close(now, sink);
-        }
+        let Some(mut file) = self.open.remove(&number) else { return [0..0, 0..0] };
+        let aside = file.aside.as_ref().map_or(0..0, |aside| aside.call.start()..aside.call.at());
+        file.close(now, sink);
+        assert!(file.run.end <= file.position, "no more was reported than it has read");
+        [file.run, aside]
     }
 
     /// Follows the position of the descriptor `number` again, once it is found.
@@ -357,6 +365,11 @@ impl OpenFile {
         true
     }
 
+    /// `range` was reported.
+    fn has_read(&mut self, range: Range<u64>) {
+        self.run = if self.run.end == range.start { self.run.start..range.end } else { range };
+    }
+
     fn close(&mut self, now: Nanos, sink: &mut dyn AccessSink) {
         let aside = self.aside.take().and_then(|aside| aside.cursor);
         for cursor in self.cursor.take().into_iter().chain(aside) {
@@ -365,14 +378,15 @@ impl OpenFile {
     }
 }
 
-/// Reports a position that went from one end of `range` to the other, as a read or as a seek.
+/// Reports a position that went from one end of `range` to the other, as a read or as a seek. What
+/// is reported as read.
 fn report(
     cursor: CursorId,
     range: Range<u64>,
     bytes_read: &mut Option<BytesRead>,
     now: Nanos,
     sink: &mut dyn AccessSink,
-) {
+) -> Range<u64> {
     let bytes = range.end.saturating_sub(range.start);
     let is_counted = bytes_read.as_mut().is_none_or(|read| match read.left.checked_sub(bytes) {
         Some(left) => {
@@ -383,7 +397,8 @@ fn report(
         None => read.new == 0,
     });
     if bytes > 0 && is_counted && is_cached(cursor, &range, sink) != Some(false) {
-        return sink.read(now, cursor, &range, true);
+        sink.read(now, cursor, &range, true);
+        return range;
     }
     sink.seek(now, cursor, range.end);
     // All that is known of a read is where it ended. But it may still come after the seek: then the
@@ -393,7 +408,9 @@ fn report(
     let has_read = bytes_read.is_none_or(|read| read.new > 0) && !last.is_empty();
     if has_read && is_cached(cursor, &last, sink) == Some(true) {
         sink.read(now, cursor, &last, false);
+        return last;
     }
+    range.end..range.end
 }
 
 /// Opens a file of the process anew, and begins to follow a reader of it from its head.
@@ -437,7 +454,13 @@ const STEPS: usize = 32;
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+    use std::os::fd::{AsFd as _, AsRawFd as _};
+
+    use forerun_testkit::Scratch;
+
     use super::*;
+    use crate::observe::access::recording::RecordingSink;
 
     /// A poll: the count before the positions are read and after, and by how much these move.
     type Poll = (u64, u64, u64);
@@ -464,6 +487,29 @@ mod tests {
                 counter.end(Some(read));
             }
             assert_eq!(counter.not_shown, expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn what_was_reported_is_told_to_the_observer_that_follows() {
+        const PART: usize = 256 << 10;
+        let scratch = Scratch::new("handed-over");
+        let path = scratch.join("data");
+        std::fs::write(&path, vec![7; 4 * PART]).unwrap();
+        let process = File::open("/proc/self").unwrap();
+        let process = process.as_fd();
+        for parts in 0..3 {
+            let (mut files, mut sink) = (OpenFiles::default(), RecordingSink::default());
+            let mut file = File::open(&path).unwrap();
+            let (number, stat) = (file.as_raw_fd(), crate::kernel::stat(&file).unwrap());
+            while files.discover(process, None, Allowance::endless()).unwrap() {}
+            for _ in 0..parts {
+                file.read_exact(&mut vec![0; PART]).unwrap();
+                files.poll(process, Nanos(0), Allowance::endless(), &mut sink);
+            }
+            let inode = (stat.st_dev, stat.st_ino);
+            let reported = files.leave(number, inode, Nanos(0), &mut sink);
+            assert_eq!(reported, [0..(parts * PART) as u64, 0..0]);
         }
     }
 }

@@ -15,6 +15,7 @@
 //! `pidfd_open(2)`, proc(5).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -268,7 +269,8 @@ impl ProcessTree {
     }
 
     /// The folder in `/proc` of the process `pid`, whose accesses to the file `inode` by
-    /// `descriptor` another observer sees: the position of that is no longer followed.
+    /// `descriptor` another observer sees: the position of that is no longer followed. With it what
+    /// that has reported last: the other observer may come to know of it, too.
     pub(crate) fn hand_over(
         &mut self,
         pid: i32,
@@ -276,10 +278,10 @@ impl ProcessTree {
         inode: Inode,
         now: Nanos,
         sink: &mut dyn AccessSink,
-    ) -> Option<BorrowedFd<'_>> {
+    ) -> Option<(BorrowedFd<'_>, [Range<u64>; 2])> {
         let process = self.processes.get_mut(&pid)?;
-        process.files.leave(descriptor, inode, now, sink);
-        Some(process.folder.as_fd())
+        let reported = process.files.leave(descriptor, inode, now, sink);
+        Some((process.folder.as_fd(), reported))
     }
 
     /// No other observer sees the accesses by `descriptor` any more.
