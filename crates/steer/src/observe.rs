@@ -11,6 +11,7 @@
 //! | `access` | what observers report, and the trait that receives it |
 //! | `processes` | the program's processes |
 //! | `open_files`, `mappings`, `blocked`, `calls` | the observers |
+//! | `counts` | bytes that a process read and wrote: what has moved a position |
 //! | `cursors` | stream cursors of one file |
 //! | `moves` | calls that move bytes from file to file, while they last |
 //! | `poll` | poll interval and poll budget |
@@ -28,6 +29,7 @@
 pub(crate) mod access;
 pub(crate) mod blocked;
 mod calls;
+mod counts;
 mod cursors;
 mod mappings;
 mod moves;

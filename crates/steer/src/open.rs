@@ -36,7 +36,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::kernel::{Stat, open_again, stat};
-pub(crate) use locks::{LeaseList, is_listing, reads_page_cache};
+pub(crate) use locks::{LeaseList, is_listing, reads_page_cache, writes};
 pub(crate) use rights::Rights;
 
 pub(crate) mod entries;

@@ -367,6 +367,24 @@ fn what_one_call_copies_is_explained_as_read_in_order() {
 }
 
 #[test]
+fn what_a_program_overwrites_is_explained_as_read_by_none() {
+    let test = "what_a_program_overwrites_is_explained_as_read_by_none";
+    let folder = folder("explain-overwritten");
+    let Some(data) = Data::new(test, &folder, BYTES) else { return };
+    // A descriptor that could read, too, of a program that reads as much elsewhere.
+    let script = format!(r#"exec 3<>"$0"; head -c {BYTES} /dev/zero >&3"#);
+    for observers in ["proc", "preload"] {
+        let mut command = explain(&format!("--json --observe {observers}"));
+        command.args(["bash", "-c", &script]).arg(&data.path).env("FORERUN_PRELOAD", shim());
+        let explained = explained(&command.output().expect("it starts"));
+        let files = explained["files"].as_array().expect("a list");
+        let path = data.path.to_str().unwrap();
+        assert!(files.iter().all(|file| file["path"] != path), "{observers}: {explained}");
+        assert!(fs::read(&data.path).unwrap().iter().all(|&byte| byte == 0), "{test}: other bytes");
+    }
+}
+
+#[test]
 fn an_interrupt_ends_the_program_and_it_is_explained_all_the_same() {
     // A terminal sends it to both.
     let script = r"trap 'exit 9' INT; kill -INT $PPID; kill -INT $$";

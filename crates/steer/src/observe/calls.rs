@@ -192,7 +192,8 @@ impl CallObserver {
         }
         let moved = descriptor.moving.take_if(|(_, is_over)| *is_over);
         let news = moved.map_or([range.clone(), 0..0], |(moved, _)| moved.beyond(&range));
-        for range in news.map(|range| descriptor.news_of(range)) {
+        for range in news.into_iter().filter(|range| !range.is_empty()) {
+            let range = descriptor.news_of(range);
             if !range.is_empty() {
                 descriptor.read(&range, now, allowance, sink);
             }

@@ -3,7 +3,7 @@
 //! ```text
 //!   /proc/PID/fd        the descriptors, and the files that they stand for
 //!   /proc/PID/fdinfo/N  position and flags: a descriptor of this file is kept
-//!   /proc/PID/io        bytes read: did the process read its way to a new position, or seek there?
+//!   /proc/PID/io        bytes read and written: did reads move it to a new position, or others?
 //! ```
 //! The position comes from `fdinfo`, and not from a duplicate of the program's own descriptor: that
 //! would keep the file open, and its locks held, after the program has closed it.
@@ -28,18 +28,19 @@ use rustix::io::Errno;
 
 use super::access::{AccessSink, CursorId, is_cached};
 use super::blocked::MetMove;
+use super::counts::{Counter, MovedBy};
 use super::moves::Move;
 use super::poll::Allowance;
 use super::procfs::{self, text};
 use crate::kernel::Stat;
-use crate::open::{Found, Name, Refusal, open, reads_page_cache};
+use crate::open::{Found, Name, Refusal, open, reads_page_cache, writes};
 
 /// The open files of a process.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
     open: BTreeMap<i32, OpenFile>,
     /// The descriptors whose accesses another observer sees.
-    left: BTreeMap<i32, Inode>,
+    left: BTreeMap<i32, Left>,
     /// The descriptor that discovery goes on with.
     discovered: i32,
     /// What the process had used of a processor when that list began.
@@ -47,7 +48,7 @@ pub(crate) struct OpenFiles {
     /// Positions moved that are not reported yet.
     is_cut: bool,
     io: Option<File>,
-    counter: ReadCounter,
+    counter: Counter,
 }
 
 #[derive(Debug)]
@@ -58,12 +59,21 @@ struct OpenFile {
     /// What was reported of it last, in order.
     run: Range<u64>,
     cursor: Option<CursorId>,
+    /// Writes may have moved its position, too.
+    may_write: bool,
     /// Its position cannot be followed.
     is_left: bool,
     /// The call that moves its bytes from its position on.
     moving: Option<Move>,
     /// The call that does so from an offset of its own.
     aside: Option<Aside>,
+}
+
+/// A descriptor whose accesses another observer sees, or has seen so far.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    inode: Inode,
+    is_over: bool,
 }
 
 /// A call that moves bytes from an offset of its own, and the reader that it is.
@@ -77,49 +87,6 @@ struct Aside {
 
 /// A file's device and inode number.
 pub(crate) type Inode = (u64, u64);
-
-/// Bytes that a process read, by all calls that the kernel counts, beside those that its positions
-/// have shown.
-///
-/// ```text
-///   count `before`, positions, count `after`     what is counted between may show at the next poll
-/// ```
-#[derive(Clone, Copy, Debug, Default)]
-struct ReadCounter {
-    /// The count at the last poll at which a position moved.
-    counted: u64,
-    /// Of that, bytes that no position has shown yet.
-    not_shown: u64,
-}
-
-/// Bytes that a process read, at one poll.
-#[derive(Clone, Copy, Debug)]
-struct BytesRead {
-    /// Since the last poll at which a position moved.
-    new: u64,
-    /// Of these and of older ones, bytes that no position has shown yet.
-    left: u64,
-    /// Of these, bytes that were counted while positions were read, and may show at the next poll.
-    late: u64,
-}
-
-impl ReadCounter {
-    /// The bytes of a poll, whose count was `before` and `after` the positions were read.
-    fn count(&mut self, before: u64, after: u64) -> BytesRead {
-        let new = after.saturating_sub(self.counted);
-        self.counted = after;
-        let left = new.saturating_add(self.not_shown);
-        assert!(new <= left, "what is new is left");
-        BytesRead { new, left, late: after.saturating_sub(before) }
-    }
-
-    /// The poll is over, and this is left of it. Calls that end as the count is read have counted
-    /// and not moved a position yet.
-    fn end(&mut self, read: Option<BytesRead>) {
-        let most = |read: BytesRead| read.late.saturating_add(AT_ONCE_BYTES_MAX);
-        self.not_shown = read.map_or(0, |read| read.left.min(most(read)));
-    }
-}
 
 impl OpenFiles {
     /// Finds new descriptors of a process that has used so much of a processor. Whether there may
@@ -169,18 +136,23 @@ impl OpenFiles {
             return;
         }
         let inode = (stat.st_dev, stat.st_ino);
-        if self.left.get(&number) == Some(&inode) {
+        if self.left.get(&number).is_some_and(|left| left.inode == inode && !left.is_over) {
             return;
         }
+        // By another number, or by this one up to now.
+        let is_seen = self.left.values().any(|left| left.inode == inode);
         self.left.remove(&number);
         let Some(info) = procfs::open_in(process, &format!("fdinfo/{number}")) else { return };
         let Some(descriptor) = descriptor(&info, inode) else { return };
         // A process that has read nothing yet has inherited the descriptor as it is.
-        let io = procfs::open_in(process, "io").and_then(|io| procfs::read(&io, text::bytes_read));
-        let position = if io == Some(0) { descriptor.position } else { 0 };
+        let counts = procfs::open_in(process, "io").and_then(|io| procfs::read(&io, text::counts));
+        let is_known = is_seen || counts.is_some_and(|counts| counts.read == 0);
+        let position = if is_known { descriptor.position } else { 0 };
         let is_left = !reads_page_cache(descriptor.flags);
+        let may_write = writes(descriptor.flags);
         let (run, cursor, moving, aside) = (0..0, None, None, None);
-        let file = OpenFile { info, inode, position, run, cursor, is_left, moving, aside };
+        let file =
+            OpenFile { info, inode, position, run, cursor, may_write, is_left, moving, aside };
         self.open.insert(number, file);
     }
 
@@ -205,7 +177,7 @@ impl OpenFiles {
             match descriptor {
                 Some(descriptor) => {
                     let at = file.at(process, descriptor.position);
-                    moved.extend(file.has_moved_to(at).then_some((number, at)));
+                    moved.extend(file.has_moved_to(at).then_some((file.may_write, number, at)));
                     has_gone_on |= file.go_on(process, number, now, sink);
                 }
                 None => file.close(now, sink),
@@ -215,10 +187,14 @@ impl OpenFiles {
         if moved.is_empty() {
             return has_gone_on;
         }
+        // What only reads has its share of the counts first.
+        moved.sort_unstable();
         let after = self.count(process);
         let counts = before.zip(after);
-        let mut bytes_read = counts.map(|(before, after)| self.counter.count(before, after));
-        for (nth, (number, to)) in moved.into_iter().enumerate() {
+        let mut counted = counts.map(|(before, after)| self.counter.count(before, after));
+        // Of copies of a descriptor, which move together, the first one counts.
+        let mut moved_together = Vec::new();
+        for (nth, (may_write, number, to)) in moved.into_iter().enumerate() {
             if nth > 0 && allowance.is_over() {
                 self.is_cut = true;
                 break;
@@ -226,12 +202,34 @@ impl OpenFiles {
             let file = self.open.get_mut(&number).expect("it is retained");
             assert!(!file.is_left && file.position != to, "a file that is left does not move");
             let from = std::mem::replace(&mut file.position, to);
+            if may_write {
+                let is_copy = |(of, moved): &(Inode, Range<u64>)| {
+                    *of == file.inode && moved.start <= to && from <= moved.end
+                };
+                if moved_together.iter().any(is_copy) {
+                    continue;
+                }
+                moved_together.push((file.inode, from..to));
+            }
+            let call = file.moving.as_mut().filter(|call| call.at() == from && call.start() < to);
+            let bytes = to.saturating_sub(from);
+            let by = match (&call, &mut counted) {
+                (Some(_), _) => MovedBy::uncounted(bytes, false),
+                (None, Some(counted)) => counted.moved_by(bytes, may_write),
+                (None, None) => MovedBy::uncounted(bytes, may_write),
+            };
+            if may_write && file.cursor.is_none() && by == MovedBy::NOTHING_READ {
+                continue;
+            }
             if file.cursor.is_none() {
                 file.cursor = follow(process, number, file.inode, now, sink);
                 file.is_left = file.cursor.is_none();
+                if let Some(cursor) = file.cursor.filter(|_| may_write && from > 0) {
+                    sink.seek(now, cursor, from);
+                }
             }
             let Some(cursor) = file.cursor else { continue };
-            match file.moving.as_mut().filter(|call| call.at() == from && call.start() < to) {
+            match call {
                 // No count has its bytes before it returns.
                 Some(call) => match call.advance(to, cursor, sink) {
                     Some(moved) => {
@@ -240,10 +238,10 @@ impl OpenFiles {
                     }
                     None => file.position = from,
                 },
-                None => file.has_read(report(cursor, from..to, &mut bytes_read, now, sink)),
+                None => file.has_read(report(cursor, from..to, by, now, sink)),
             }
         }
-        self.counter.end(bytes_read);
+        self.counter.end(counted);
         true
     }
 
@@ -270,7 +268,7 @@ impl OpenFiles {
         let is_held = |file: &OpenFile| {
             file.cursor.is_some() || file.aside.as_ref().is_some_and(|it| it.cursor.is_some())
         };
-        !self.left.is_empty() || self.open.values().any(is_held)
+        self.left.values().any(|left| !left.is_over) || self.open.values().any(is_held)
     }
 
     /// Whether positions moved for which the last poll had no time.
@@ -288,7 +286,7 @@ impl OpenFiles {
         now: Nanos,
         sink: &mut dyn AccessSink,
     ) -> [Range<u64>; 2] {
-        self.left.insert(number, inode);
+        self.left.insert(number, Left { inode, is_over: false });
         let Some(mut file) = self.open.remove(&number) else { return [0..0, 0..0] };
         let aside = file.aside.as_ref().map_or(0..0, |aside| aside.call.start()..aside.call.at());
         file.close(now, sink);
@@ -296,9 +294,12 @@ impl OpenFiles {
         [file.run, aside]
     }
 
-    /// Follows the position of the descriptor `number` again, once it is found.
+    /// Follows the position of the descriptor `number` again, once it is found. It may be about to
+    /// be closed: it is followed from where it is then, as all before was seen.
     pub(crate) fn take_back(&mut self, number: i32) {
-        self.left.remove(&number);
+        if let Some(left) = self.left.get_mut(&number) {
+            left.is_over = true;
+        }
     }
 
     /// The process is gone.
@@ -308,12 +309,11 @@ impl OpenFiles {
         }
     }
 
-    /// The count of the bytes that the process has read.
-    fn count(&mut self, process: BorrowedFd<'_>) -> Option<u64> {
+    fn count(&mut self, process: BorrowedFd<'_>) -> Option<text::Counts> {
         if self.io.is_none() {
             self.io = procfs::open_in(process, "io");
         }
-        procfs::read(self.io.as_ref()?, text::bytes_read)
+        procfs::read(self.io.as_ref()?, text::counts)
     }
 }
 
@@ -383,20 +383,11 @@ impl OpenFile {
 fn report(
     cursor: CursorId,
     range: Range<u64>,
-    bytes_read: &mut Option<BytesRead>,
+    by: MovedBy,
     now: Nanos,
     sink: &mut dyn AccessSink,
 ) -> Range<u64> {
-    let bytes = range.end.saturating_sub(range.start);
-    let is_counted = bytes_read.as_mut().is_none_or(|read| match read.left.checked_sub(bytes) {
-        Some(left) => {
-            read.left = left;
-            true
-        }
-        // Some calls are not counted, those of io_uring and splice.
-        None => read.new == 0,
-    });
-    if bytes > 0 && is_counted && is_cached(cursor, &range, sink) != Some(false) {
+    if by.reads && is_cached(cursor, &range, sink) != Some(false) {
         sink.read(now, cursor, &range, true);
         return range;
     }
@@ -405,8 +396,7 @@ fn report(
     // page before is not cached.
     let page = range.end.saturating_sub(1) / 4096 * 4096;
     let last = page..range.end;
-    let has_read = bytes_read.is_none_or(|read| read.new > 0) && !last.is_empty();
-    if has_read && is_cached(cursor, &last, sink) == Some(true) {
+    if by.last_read && !last.is_empty() && is_cached(cursor, &last, sink) == Some(true) {
         sink.read(now, cursor, &last, false);
         return last;
     }
@@ -445,8 +435,6 @@ fn descriptor(info: &File, inode: Inode) -> Option<text::Descriptor> {
 const FILES_MAX: usize = 256;
 /// A file is followed once more than this was read of it.
 const HEADER_BYTES: u64 = 4096;
-/// More than the calls read that end at one moment.
-const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
 /// Descriptors of a process that are looked at, the first by number: as many as the shim knows.
 const DESCRIPTORS_MAX: usize = 4096;
 /// Descriptors between two looks at the allowance.
@@ -454,41 +442,13 @@ const STEPS: usize = 32;
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
     use std::os::fd::{AsFd as _, AsRawFd as _};
 
     use forerun_testkit::Scratch;
 
     use super::*;
     use crate::observe::access::recording::RecordingSink;
-
-    /// A poll: the count before the positions are read and after, and by how much these move.
-    type Poll = (u64, u64, u64);
-
-    #[test]
-    fn what_is_read_while_a_poll_is_delayed_shows_at_the_next_one() {
-        const MIB: u64 = 1 << 20;
-        #[rustfmt::skip]
-        let rows: [(&str, &[Poll], u64); 4] = [ // why, polls, what is left after them
-            ("each poll is at once",
-             &[(5, 5, 5), (9, 9, 4)], 0),
-            ("one has a delay",
-             &[(5, 64 * MIB, 5), (65 * MIB, 65 * MIB, 64 * MIB)], MIB - 5),
-            ("a call ends between",
-             &[(9, 9, 5), (9, 9, 4)], 0),
-            ("a pipe is read beside",
-             &[(70 * MIB, 70 * MIB, 5), (70 * MIB, 70 * MIB, 0)], MIB),
-        ];
-        for (why, polls, expected) in rows {
-            let mut counter = ReadCounter::default();
-            for &(before, after, moved) in polls {
-                let mut read = counter.count(before, after);
-                read.left = read.left.checked_sub(moved).expect(why);
-                counter.end(Some(read));
-            }
-            assert_eq!(counter.not_shown, expected, "{why}");
-        }
-    }
 
     #[test]
     fn what_was_reported_is_told_to_the_observer_that_follows() {
@@ -511,5 +471,45 @@ mod tests {
             let reported = files.leave(number, inode, Nanos(0), &mut sink);
             assert_eq!(reported, [0..(parts * PART) as u64, 0..0]);
         }
+    }
+
+    #[test]
+    fn what_is_written_is_not_followed_as_if_it_were_read() {
+        let scratch = Scratch::new("overwritten");
+        let path = scratch.join("data");
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let process = File::open("/proc/self").unwrap();
+        let (mut files, mut sink) = (OpenFiles::default(), RecordingSink::default());
+        let mut file = File::options().read(true).write(true).open(&path).unwrap();
+        let number = file.as_raw_fd();
+        while files.discover(process.as_fd(), None, Allowance::endless()).unwrap() {}
+        for nth in 1..=4 {
+            file.write_all(&vec![8; 256 << 10]).unwrap();
+            files.poll(process.as_fd(), Nanos(0), Allowance::endless(), &mut sink);
+            let known = &files.open[&number];
+            assert_eq!((known.position, known.cursor), (nth << 18, None));
+        }
+    }
+
+    #[test]
+    fn a_descriptor_that_another_observer_leaves_is_followed_from_where_it_is() {
+        let scratch = Scratch::new("left");
+        let path = scratch.join("data");
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let process = File::open("/proc/self").unwrap();
+        let (mut files, mut sink) = (OpenFiles::default(), RecordingSink::default());
+        let mut file = File::open(&path).unwrap();
+        let (number, stat) = (file.as_raw_fd(), crate::kernel::stat(&file).unwrap());
+        let discover = |files: &mut OpenFiles| {
+            while files.discover(process.as_fd(), None, Allowance::endless()).unwrap() {}
+        };
+        discover(&mut files);
+        files.leave(number, (stat.st_dev, stat.st_ino), Nanos(0), &mut sink);
+        file.read_exact(&mut vec![0; 256 << 10]).unwrap();
+        discover(&mut files);
+        assert!(files.holds_any() && !files.open.contains_key(&number));
+        files.take_back(number);
+        discover(&mut files);
+        assert_eq!(files.open[&number].position, 256 << 10);
     }
 }

@@ -124,6 +124,11 @@ pub(crate) fn reads_page_cache(flags: u32) -> bool {
     mode != OFlags::WRONLY && !flags.intersects(OFlags::DIRECT | OFlags::PATH)
 }
 
+/// Whether a descriptor with these flags of `open(2)` writes.
+pub(crate) fn writes(flags: u32) -> bool {
+    OFlags::from_bits_retain(flags) & OFlags::ACCMODE != OFlags::RDONLY
+}
+
 /// Whether the holder of the lock in `line` notices that the file is opened once more.
 fn is_noticed(line: &str) -> bool {
     line.split_ascii_whitespace().any(|word| matches!(word, "LEASE" | "DELEG" | "OFDLCK"))

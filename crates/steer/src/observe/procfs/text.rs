@@ -4,7 +4,7 @@
 //!   PID/stat        parent, page faults, state, threads, time blocked on devices
 //!   PID/schedstat   time that the thread was runnable and had no processor
 //!   PID/statm       pages: all that are mapped, pages of files that are present
-//!   PID/io          bytes read by any call; bytes that came from devices
+//!   PID/io          bytes read and written by any call; bytes that came from devices
 //!   PID/fdinfo/FD   position, flags, inode
 //!   PID/maps        mappings
 //! ```
@@ -53,9 +53,17 @@ pub(crate) fn sizes(statm: &str) -> Option<Sizes> {
     Some(Sizes { mapped, present })
 }
 
-/// Bytes that a process read by any system call: `rchar` of `io`.
-pub(crate) fn bytes_read(io: &str) -> Option<u64> {
-    field(io, "rchar")?.parse().ok()
+/// Bytes by calls that read, and by calls that write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+}
+
+/// The bytes of a process by all system calls: `rchar` and `wchar` of `io`.
+pub(crate) fn counts(io: &str) -> Option<Counts> {
+    let count = |name| field(io, name)?.parse().ok();
+    Some(Counts { read: count("rchar")?, written: count("wchar")? })
 }
 
 /// Bytes that were read from devices for a process: `read_bytes` of `io`.
@@ -193,8 +201,8 @@ mod tests {
         assert_eq!(sizes("900 70 30 5 0 60 0\n"), known);
         assert_eq!(sizes("900 70"), None);
         assert_eq!(sizes("x 1 2"), None);
-        assert_eq!(bytes_read("rchar: 17\nwchar: 3\n"), Some(17));
-        assert_eq!(bytes_read("wchar: 3\n"), None);
+        assert_eq!(counts("rchar: 17\nwchar: 3\n"), Some(Counts { read: 17, written: 3 }));
+        assert_eq!((counts("wchar: 3\n"), counts("rchar: 3\n")), (None, None));
     }
 
     #[test]
