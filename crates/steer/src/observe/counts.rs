@@ -85,8 +85,8 @@ impl Count {
 }
 
 impl Counted {
-    /// What has moved a position by `bytes`, which are not left any more. Descriptors that only read
-    /// are asked about before those that `may_write`.
+    /// What has moved a position by `bytes`, which are not left any more. Descriptors that only
+    /// read are asked about before those that `may_write`.
     pub(crate) fn moved_by(&mut self, bytes: u64, may_write: bool) -> MovedBy {
         if may_write && self.written.takes(bytes) {
             return MovedBy::NOTHING_READ;

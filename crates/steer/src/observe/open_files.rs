@@ -277,8 +277,8 @@ impl OpenFiles {
     }
 
     /// Ends following the position of the descriptor `number`, as long as that stands for `inode`:
-    /// another observer sees its accesses. What was reported of its last reads, by its position and
-    /// by an offset of their own.
+    /// another observer sees its accesses, which may be from before it has stood for a newer file.
+    /// What was reported of its last reads, by its position and by an offset of their own.
     pub(crate) fn leave(
         &mut self,
         number: i32,
@@ -287,7 +287,10 @@ impl OpenFiles {
         sink: &mut dyn AccessSink,
     ) -> [Range<u64>; 2] {
         self.left.insert(number, Left { inode, is_over: false });
-        let Some(mut file) = self.open.remove(&number) else { return [0..0, 0..0] };
+        if self.open.get(&number).is_none_or(|file| file.inode != inode) {
+            return [0..0, 0..0];
+        }
+        let mut file = self.open.remove(&number).expect("it is there");
         let aside = file.aside.as_ref().map_or(0..0, |aside| aside.call.start()..aside.call.at());
         file.close(now, sink);
         assert!(file.run.end <= file.position, "no more was reported than it has read");
@@ -468,6 +471,8 @@ mod tests {
                 files.poll(process, Nanos(0), Allowance::endless(), &mut sink);
             }
             let inode = (stat.st_dev, stat.st_ino);
+            let older = (stat.st_dev, stat.st_ino + 1);
+            assert_eq!(files.leave(number, older, Nanos(0), &mut sink), [0..0, 0..0]);
             let reported = files.leave(number, inode, Nanos(0), &mut sink);
             assert_eq!(reported, [0..(parts * PART) as u64, 0..0]);
         }
