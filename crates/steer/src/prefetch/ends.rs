@@ -48,11 +48,18 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Readers {
     of: BTreeMap<CursorId, (i32, Arc<Source>)>,
-    /// Those that are waited for: what becomes readable at the end of a process, and how many
-    /// readers that has.
-    processes: BTreeMap<i32, (OwnedFd, usize)>,
+    /// Those that are waited for.
+    processes: Vec<Process>,
     /// While there is a thread, what that waits with.
     epoll: Option<Arc<OwnedFd>>,
+}
+
+#[derive(Debug)]
+struct Process {
+    pid: i32,
+    /// Becomes readable at its end.
+    end: OwnedFd,
+    readers: usize,
 }
 
 impl Ends {
@@ -156,11 +163,14 @@ impl Readers {
         let before = self.of.insert(cursor, (pid, source));
         assert!(before.is_none(), "{cursor:?} begins once");
         let Some(epoll) = &self.epoll else { return };
-        let known = self.processes.get_mut(&pid);
         // The number of one that has ended may be another's by now.
-        if let Some((_, readers)) = known.filter(|(end, _)| !is_readable(end.as_fd(), Nanos(0))) {
-            *readers += 1;
-            return;
+        if let Some(at) = self.process(pid) {
+            let known = &mut self.processes[at];
+            if !known.has_ended() {
+                known.readers += 1;
+                return;
+            }
+            self.processes.swap_remove(at);
         }
         // A process that cannot be waited for keeps what it reads until the poll after its end.
         let end = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -169,18 +179,24 @@ impl Readers {
             && epoll::add(epoll, &end, data, EventFlags::IN).is_ok()
         {
             let readers = self.of.values().filter(|(of, _)| *of == pid).count();
-            self.processes.insert(pid, (end, readers));
+            self.processes.push(Process { pid, end, readers });
         }
+    }
+
+    /// Where among the processes `pid` is.
+    fn process(&self, pid: i32) -> Option<usize> {
+        self.processes.iter().position(|process| process.pid == pid)
     }
 
     /// Forgets the reader of `cursor`; returns its source.
     fn ends(&mut self, cursor: CursorId) -> Option<Arc<Source>> {
         let (pid, source) = self.of.remove(&cursor)?;
-        if let Some((_, readers)) = self.processes.get_mut(&pid) {
-            assert!(*readers > 0, "what ends was counted");
-            *readers -= 1;
-            if *readers == 0 {
-                self.processes.remove(&pid);
+        if let Some(at) = self.process(pid) {
+            let process = &mut self.processes[at];
+            assert!(process.readers > 0, "what ends was counted");
+            process.readers -= 1;
+            if process.readers == 0 {
+                self.processes.swap_remove(at);
             }
         }
         Some(source)
@@ -190,11 +206,10 @@ impl Readers {
     /// process reads, each marked as closed.
     fn ended(&mut self, pid: i32) -> Vec<Arc<Source>> {
         // Its number may be another's by now.
-        let is_it = |(end, _): &(OwnedFd, usize)| is_readable(end.as_fd(), Nanos(0));
-        if !self.processes.get(&pid).is_some_and(is_it) {
+        let Some(at) = self.process(pid).filter(|&at| self.processes[at].has_ended()) else {
             return Vec::new();
-        }
-        self.processes.remove(&pid);
+        };
+        self.processes.swap_remove(at);
         let mut sources = Vec::new();
         self.of.retain(|_, (of, source)| {
             let ends = *of == pid;
@@ -206,6 +221,12 @@ impl Readers {
             source.close();
         }
         sources
+    }
+}
+
+impl Process {
+    fn has_ended(&self) -> bool {
+        is_readable(self.end.as_fd(), Nanos(0))
     }
 }
 
@@ -254,7 +275,7 @@ mod tests {
             has_thread()
         });
         other.end();
-        until(|| !ends.0.lock().processes.contains_key(&other.pid()));
+        until(|| !ends.0.lock().processes.iter().any(|it| it.pid == other.pid()));
         assert!(!source.is_closed(), "the first reader lives");
         ends.ends(first);
         begin(&one, &source);
