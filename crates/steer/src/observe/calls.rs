@@ -49,8 +49,8 @@ struct Descriptor {
     cursors: Cursors<Unreported>,
     /// The call that moves its bytes, and whether that has returned.
     moving: Option<(Move, bool)>,
-    /// What was reported of it by its position, and no record has told of yet: each is cut as
-    /// records come.
+    /// What was reported of it by its position, and no record has told of yet: cut as records come,
+    /// and soon forgotten.
     known: [Range<u64>; 2],
     /// The end of what was reported so.
     known_to: u64,
@@ -108,6 +108,7 @@ impl CallObserver {
         self.descriptors.retain(|&(pid, _), descriptor| {
             let process = tree.folder(pid);
             let stays = process.is_some();
+            descriptor.outlast_known();
             moved |= process.is_some_and(|it| descriptor.go_on(it, now, allowance, sink));
             if !stays || descriptor.has_news() {
                 sink.process(pid, tree.processor(pid));
@@ -193,9 +194,8 @@ impl CallObserver {
         let moved = descriptor.moving.take_if(|(_, is_over)| *is_over);
         let news = moved.map_or([range.clone(), 0..0], |(moved, _)| moved.beyond(&range));
         for range in news.into_iter().filter(|range| !range.is_empty()) {
-            let range = descriptor.news_of(range);
-            if !range.is_empty() {
-                descriptor.read(&range, now, allowance, sink);
+            for part in descriptor.news_of(range) {
+                descriptor.read(&part, now, allowance, sink);
             }
         }
         Some(())
@@ -224,15 +224,26 @@ impl Descriptor {
         Self { inode, first, cursors, moving, known, known_to, reads, dropped }
     }
 
-    /// What of `range` was not reported by the position.
-    fn news_of(&mut self, range: Range<u64>) -> Range<u64> {
-        let Some(known) = self.known.iter_mut().find(|known| known.contains(&range.start)) else {
-            return range;
+    /// The parts of `range` that were not reported by the position.
+    fn news_of(&mut self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        let overlaps = |it: &&mut Range<u64>| it.start.max(range.start) < it.end.min(range.end);
+        let parts = match self.known.iter_mut().find(overlaps) {
+            Some(known) => {
+                let before = range.start..known.start.max(range.start);
+                known.start = known.end.min(range.end);
+                self.known_to = known.start;
+                [before, self.known_to..range.end]
+            }
+            None => [range, 0..0],
         };
-        known.start = range.end.min(known.end);
-        self.known_to = known.start;
-        assert!(self.known_to <= range.end, "no more is cut away than there is");
-        self.known_to..range.end
+        parts.into_iter().filter(|part| !part.is_empty())
+    }
+
+    /// All records have come of what was known, but for those that the shim may hold back yet.
+    fn outlast_known(&mut self) {
+        for known in &mut self.known {
+            known.start = known.start.max(known.end.saturating_sub(UNRECORDED_BYTES_MAX));
+        }
     }
 
     /// Takes in how far the call is that moves its bytes. Whether it has gone on.
@@ -268,7 +279,8 @@ impl Descriptor {
             cursor.state.add(range);
             return Some(());
         }
-        let mut state = Unreported { reported: self.known_to, ..Unreported::default() };
+        let reported = if range.start == self.known_to { self.known_to } else { 0 };
+        let mut state = Unreported { reported, ..Unreported::default() };
         state.add(range);
         let cursor = Cursor { start: range.start, end: range.end, used, state };
         if let Some(gone) = self.cursors.add(cursor) {
@@ -356,6 +368,8 @@ impl Unreported {
 
 /// Backward reads are reported in pieces of so much, as the shim records forward ones.
 const BACKWARD_BYTES: u64 = 64 << 10;
+/// The shim records a run of short reads when it has so many bytes.
+const UNRECORDED_BYTES_MAX: u64 = 64 << 10;
 /// No system call reads more.
 const READ_BYTES_MAX: u64 = 1 << 31;
 /// Records between two looks at the allowance.
@@ -400,21 +414,21 @@ mod tests {
     fn what_the_position_has_shown_is_not_reported_again() {
         type Rows<'a> = (&'a str, Range<u64>, &'a [Range<u64>], &'a [(Range<u64>, bool)]);
         #[rustfmt::skip]
-        let rows: [Rows<'_>; 7] = [ // why, known, records, reported
+        let rows: [Rows<'_>; 8] = [ // why, known, records, reported
             ("nothing was known",     0..0,   &[0..64, 64..128],   &[(0..128, true)]),
             ("a part of a record",    0..100, &[0..64, 64..128],   &[(100..128, true)]),
             ("whole records",         0..128, &[0..128, 128..192], &[(128..192, true)]),
             ("the first were lost",   0..128, &[64..128, 128..192], &[(128..192, true)]),
-            ("read again",            0..100, &[0..64, 64..100, 0..64], &[(0..64, false)]),
+            ("read again",            0..100, &[0..64, 64..100, 0..64], &[(0..64, true)]),
             ("from another place on", 0..99, &[200..264, 264..300], &[(200..300, false)]),
             ("and before it",         64..99, &[0..9, 64..100],   &[(0..9, true), (99..100, true)]),
+            ("over it on both sides", 20..40, &[0..30, 30..64],  &[(0..20, true), (40..64, true)]),
         ];
         for (why, known, records, expected) in rows {
             let mut sink = RecordingSink::default();
             let mut descriptor = Descriptor::new((0, 0), Some(CursorId(0)), [known, 0..0]);
             for record in records {
-                let range = descriptor.news_of(record.clone());
-                if !range.is_empty() {
+                for range in descriptor.news_of(record.clone()) {
                     descriptor.read(&range, Nanos(0), Allowance::endless(), &mut sink);
                 }
             }
@@ -422,6 +436,18 @@ mod tests {
             let read: Vec<_> = sink.reads.into_iter().map(|(_, range, it)| (range, it)).collect();
             assert_eq!(read, expected, "{why}");
         }
+    }
+
+    #[test]
+    fn what_the_position_has_shown_is_forgotten_but_for_what_the_shim_holds_back() {
+        const MIB: u64 = 1 << 20;
+        let mut descriptor = Descriptor::new((0, 0), Some(CursorId(0)), [0..MIB, 0..0]);
+        descriptor.outlast_known();
+        let mut first = |range| descriptor.news_of(range).next();
+        assert_eq!(first(0..4096), Some(0..4096), "it is read again");
+        let held = MIB - 4096..MIB + 4096;
+        assert_eq!(first(held.clone()), Some(MIB..MIB + 4096));
+        assert_eq!(first(held.clone()), Some(held), "it is read again");
     }
 
     #[test]

@@ -61,10 +61,10 @@ impl Counter {
         Counted { read, written: self.written.count(before.written, after.written) }
     }
 
-    /// The poll is over, and this is left of it.
-    pub(crate) fn end(&mut self, counted: Option<Counted>) {
-        self.read.end(counted.map(|it| it.read));
-        self.written.end(counted.map(|it| it.written));
+    /// The poll is over, and this is left of it; all of that may show later where it `is_cut`.
+    pub(crate) fn end(&mut self, counted: Option<Counted>, is_cut: bool) {
+        self.read.end(counted.map(|it| it.read), is_cut);
+        self.written.end(counted.map(|it| it.written), is_cut);
     }
 }
 
@@ -78,9 +78,10 @@ impl Count {
     }
 
     /// Calls that end as the count is read have counted and not moved a position yet.
-    fn end(&mut self, bytes: Option<Bytes>) {
+    fn end(&mut self, bytes: Option<Bytes>, is_cut: bool) {
         let most = |it: Bytes| it.late.saturating_add(AT_ONCE_BYTES_MAX);
-        self.not_shown = bytes.map_or(0, |it| it.left.min(most(it)));
+        let kept = |it: Bytes| if is_cut { it.left } else { it.left.min(most(it)) };
+        self.not_shown = bytes.map_or(0, kept);
     }
 }
 
@@ -144,7 +145,7 @@ mod tests {
             for &(before, after, moved) in polls {
                 let mut bytes = count.count(before, after);
                 assert_eq!(bytes.takes(moved), moved > 0, "{why}");
-                count.end(Some(bytes));
+                count.end(Some(bytes), false);
             }
             assert_eq!(count.not_shown, expected, "{why}");
         }

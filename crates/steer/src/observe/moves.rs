@@ -112,7 +112,7 @@ impl Move {
     }
 }
 
-/// The kernel moves no more in one call: whole pages, of 64 KiB at most.
+/// The kernel moves whole pages in one call, of 64 KiB at most, and so many or little more.
 const MOVE_BYTES_MAX: u64 = i32::MAX as u64 & !0xffff;
 
 #[cfg(test)]

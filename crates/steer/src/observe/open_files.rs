@@ -11,7 +11,8 @@
 //! # Invariants
 //! - A file is opened once a page of it has been read, for reading alone, and closed when the poll
 //!   after its end finds the descriptor gone or used for another file.
-//! - A position that reads have moved is never taken for a seek, however late a poll is.
+//! - A position that reads have moved is never taken for a seek, however late a poll is, but of a
+//!   descriptor that may write: where writes explain the move as well, they have moved it.
 //! - At most [`FILES_MAX`] files of a process are followed: regular ones of 256 KiB and more, read
 //!   through the page cache.
 //! # Sources
@@ -28,7 +29,7 @@ use rustix::io::Errno;
 
 use super::access::{AccessSink, CursorId, is_cached};
 use super::blocked::MetMove;
-use super::counts::{Counter, MovedBy};
+use super::counts::{Counted, Counter, MovedBy};
 use super::moves::Move;
 use super::poll::Allowance;
 use super::procfs::{self, text};
@@ -40,7 +41,9 @@ use crate::open::{Found, Name, Refusal, open, reads_page_cache, writes};
 pub(crate) struct OpenFiles {
     open: BTreeMap<i32, OpenFile>,
     /// The descriptors whose accesses another observer sees.
-    left: BTreeMap<i32, Left>,
+    left: BTreeMap<i32, Inode>,
+    /// Those that it has seen up to the last list, and that may be about to be closed.
+    closing: Vec<(i32, Inode)>,
     /// The descriptor that discovery goes on with.
     discovered: i32,
     /// What the process had used of a processor when that list began.
@@ -69,11 +72,14 @@ struct OpenFile {
     aside: Option<Aside>,
 }
 
-/// A descriptor whose accesses another observer sees, or has seen so far.
-#[derive(Clone, Copy, Debug)]
-struct Left {
-    inode: Inode,
-    is_over: bool,
+/// A position that moved. They are in the order in which counts are shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Moved {
+    may_write: bool,
+    /// It was not read before.
+    is_new: bool,
+    number: i32,
+    to: u64,
 }
 
 /// A call that moves bytes from an offset of its own, and the reader that it is.
@@ -128,6 +134,9 @@ impl OpenFiles {
             }
         }
         assert!(self.open.len() <= FILES_MAX, "more files than are allowed");
+        if from == 0 {
+            self.closing.clear();
+        }
         Ok(from > 0 && self.listed != processor)
     }
 
@@ -136,16 +145,15 @@ impl OpenFiles {
             return;
         }
         let inode = (stat.st_dev, stat.st_ino);
-        if self.left.get(&number).is_some_and(|left| left.inode == inode && !left.is_over) {
+        if self.left.get(&number) == Some(&inode) {
             return;
         }
-        // By another number, or by this one up to now.
-        let is_seen = self.left.values().any(|left| left.inode == inode);
         self.left.remove(&number);
         let Some(info) = procfs::open_in(process, &format!("fdinfo/{number}")) else { return };
         let Some(descriptor) = descriptor(&info, inode) else { return };
         // A process that has read nothing yet has inherited the descriptor as it is.
         let counts = procfs::open_in(process, "io").and_then(|io| procfs::read(&io, text::counts));
+        let is_seen = self.closing.contains(&(number, inode));
         let is_known = is_seen || counts.is_some_and(|counts| counts.read == 0);
         let position = if is_known { descriptor.position } else { 0 };
         let is_left = !reads_page_cache(descriptor.flags);
@@ -177,7 +185,7 @@ impl OpenFiles {
             match descriptor {
                 Some(descriptor) => {
                     let at = file.at(process, descriptor.position);
-                    moved.extend(file.has_moved_to(at).then_some((file.may_write, number, at)));
+                    moved.extend(file.has_moved_to(at).then(|| Moved::of(file, number, at)));
                     has_gone_on |= file.go_on(process, number, now, sink);
                 }
                 None => file.close(now, sink),
@@ -187,61 +195,39 @@ impl OpenFiles {
         if moved.is_empty() {
             return has_gone_on;
         }
-        // What only reads has its share of the counts first.
+        // What only reads has its share of the counts first, then what was read before.
         moved.sort_unstable();
         let after = self.count(process);
         let counts = before.zip(after);
         let mut counted = counts.map(|(before, after)| self.counter.count(before, after));
-        // Of copies of a descriptor, which move together, the first one counts.
-        let mut moved_together = Vec::new();
-        for (nth, (may_write, number, to)) in moved.into_iter().enumerate() {
+        // Copies of a descriptor move together; of those that may write, the first one counts.
+        let mut ranges = Vec::new();
+        for (nth, Moved { may_write, number, to, .. }) in moved.into_iter().enumerate() {
             if nth > 0 && allowance.is_over() {
                 self.is_cut = true;
                 break;
             }
             let file = self.open.get_mut(&number).expect("it is retained");
             assert!(!file.is_left && file.position != to, "a file that is left does not move");
-            let from = std::mem::replace(&mut file.position, to);
-            if may_write {
-                let is_copy = |(of, moved): &(Inode, Range<u64>)| {
-                    *of == file.inode && moved.start <= to && from <= moved.end
-                };
-                if moved_together.iter().any(is_copy) {
+            let range = file.position..to;
+            let is_copy = |(of, other): &(Inode, Range<u64>)| {
+                *of == file.inode && other.start <= to && range.start <= other.end
+            };
+            if may_write && !range.is_empty() {
+                if ranges.iter().any(is_copy) {
+                    file.stands_at(to);
                     continue;
                 }
-                moved_together.push((file.inode, from..to));
+                ranges.push((file.inode, range));
             }
-            let call = file.moving.as_mut().filter(|call| call.at() == from && call.start() < to);
-            let bytes = to.saturating_sub(from);
-            let by = match (&call, &mut counted) {
-                (Some(_), _) => MovedBy::uncounted(bytes, false),
-                (None, Some(counted)) => counted.moved_by(bytes, may_write),
-                (None, None) => MovedBy::uncounted(bytes, may_write),
-            };
+            let by = file.moved_by(to, counted.as_mut());
             if may_write && file.cursor.is_none() && by == MovedBy::NOTHING_READ {
+                file.stands_at(to);
                 continue;
             }
-            if file.cursor.is_none() {
-                file.cursor = follow(process, number, file.inode, now, sink);
-                file.is_left = file.cursor.is_none();
-                if let Some(cursor) = file.cursor.filter(|_| may_write && from > 0) {
-                    sink.seek(now, cursor, from);
-                }
-            }
-            let Some(cursor) = file.cursor else { continue };
-            match call {
-                // No count has its bytes before it returns.
-                Some(call) => match call.advance(to, cursor, sink) {
-                    Some(moved) => {
-                        sink.read(now, cursor, &moved, true);
-                        file.has_read(moved);
-                    }
-                    None => file.position = from,
-                },
-                None => file.has_read(report(cursor, from..to, by, now, sink)),
-            }
+            file.move_to(process, number, to, by, now, sink);
         }
-        self.counter.end(counted);
+        self.counter.end(counted, self.is_cut);
         true
     }
 
@@ -268,7 +254,7 @@ impl OpenFiles {
         let is_held = |file: &OpenFile| {
             file.cursor.is_some() || file.aside.as_ref().is_some_and(|it| it.cursor.is_some())
         };
-        self.left.values().any(|left| !left.is_over) || self.open.values().any(is_held)
+        !self.left.is_empty() || self.open.values().any(is_held)
     }
 
     /// Whether positions moved for which the last poll had no time.
@@ -286,7 +272,7 @@ impl OpenFiles {
         now: Nanos,
         sink: &mut dyn AccessSink,
     ) -> [Range<u64>; 2] {
-        self.left.insert(number, Left { inode, is_over: false });
+        self.left.insert(number, inode);
         if self.open.get(&number).is_none_or(|file| file.inode != inode) {
             return [0..0, 0..0];
         }
@@ -300,8 +286,10 @@ impl OpenFiles {
     /// Follows the position of the descriptor `number` again, once it is found. It may be about to
     /// be closed: it is followed from where it is then, as all before was seen.
     pub(crate) fn take_back(&mut self, number: i32) {
-        if let Some(left) = self.left.get_mut(&number) {
-            left.is_over = true;
+        if let Some(inode) = self.left.remove(&number)
+            && self.closing.len() < FILES_MAX
+        {
+            self.closing.push((number, inode));
         }
     }
 
@@ -317,6 +305,12 @@ impl OpenFiles {
             self.io = procfs::open_in(process, "io");
         }
         procfs::read(self.io.as_ref()?, text::counts)
+    }
+}
+
+impl Moved {
+    fn of(file: &OpenFile, number: i32, to: u64) -> Self {
+        Self { may_write: file.may_write, is_new: file.cursor.is_none(), number, to }
     }
 }
 
@@ -366,6 +360,59 @@ impl OpenFile {
         sink.read(now, reader, &moved, *follows);
         *follows = true;
         true
+    }
+
+    /// What has moved its position to `to`.
+    fn moved_by(&self, to: u64, counted: Option<&mut Counted>) -> MovedBy {
+        let bytes = to.saturating_sub(self.position);
+        match counted {
+            // No count has the bytes of a call before it returns.
+            _ if self.call_to(to).is_some() => MovedBy::uncounted(bytes, false),
+            Some(counted) => counted.moved_by(bytes, self.may_write),
+            None => MovedBy::uncounted(bytes, self.may_write),
+        }
+    }
+
+    /// The call that moves its bytes, where that has gone on to `to`.
+    fn call_to(&self, to: u64) -> Option<&Move> {
+        self.moving.as_ref().filter(|call| call.at() == self.position && call.start() < to)
+    }
+
+    /// Its position moves to `to`; reports that.
+    fn move_to(
+        &mut self,
+        process: BorrowedFd<'_>,
+        number: i32,
+        to: u64,
+        by: MovedBy,
+        now: Nanos,
+        sink: &mut dyn AccessSink,
+    ) {
+        let (from, calls) = (self.position, self.call_to(to).is_some());
+        self.position = to;
+        if self.cursor.is_none() {
+            self.cursor = follow(process, number, self.inode, now, sink);
+            self.is_left = self.cursor.is_none();
+            if let Some(cursor) = self.cursor.filter(|_| self.may_write && from > 0) {
+                sink.seek(now, cursor, from);
+            }
+        }
+        let Some(cursor) = self.cursor else { return };
+        match self.moving.as_mut().filter(|_| calls) {
+            Some(call) => match call.advance(to, cursor, sink) {
+                Some(moved) => {
+                    sink.read(now, cursor, &moved, true);
+                    self.has_read(moved);
+                }
+                None => self.position = from,
+            },
+            None => self.has_read(report(cursor, from..to, by, now, sink)),
+        }
+    }
+
+    /// Its position is `to`, and nothing is reported.
+    fn stands_at(&mut self, to: u64) {
+        (self.position, self.run) = (to, to..to);
     }
 
     /// `range` was reported.
@@ -445,7 +492,7 @@ const STEPS: usize = 32;
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
+    use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
     use std::os::fd::{AsFd as _, AsRawFd as _};
 
     use forerun_testkit::Scratch;
@@ -493,6 +540,31 @@ mod tests {
             files.poll(process.as_fd(), Nanos(0), Allowance::endless(), &mut sink);
             let known = &files.open[&number];
             assert_eq!((known.position, known.cursor), (nth << 18, None));
+        }
+    }
+
+    #[test]
+    fn positions_of_one_file_may_move_as_they_like() {
+        let scratch = Scratch::new("two");
+        let path = scratch.join("data");
+        std::fs::write(&path, vec![7; 2 << 20]).unwrap();
+        let process = File::open("/proc/self").unwrap();
+        let (mut files, mut sink) = (OpenFiles::default(), RecordingSink::default());
+        let open = || File::options().read(true).write(true).open(&path).unwrap();
+        let opened = open();
+        let mut both = [opened.try_clone().unwrap(), opened, open()];
+        while files.discover(process.as_fd(), None, Allowance::endless()).unwrap() {}
+        let places = [[1, 9], [7, 3], [7, 5], [0, 0], [15, 1], [2, 15]];
+        for place in places.iter().flatten().zip([1, 2].into_iter().cycle()) {
+            both[place.1].seek(SeekFrom::Start(place.0 << 17)).unwrap();
+            both[place.1].read_exact(&mut vec![0; 64 << 10]).unwrap();
+            files.poll(process.as_fd(), Nanos(0), Allowance::endless(), &mut sink);
+        }
+        let stat = crate::kernel::stat(&both[0]).unwrap();
+        for file in &both {
+            let (number, inode) = (file.as_raw_fd(), (stat.st_dev, stat.st_ino));
+            let [shown, aside] = files.leave(number, inode, Nanos(0), &mut sink);
+            assert!(shown.end <= 2 << 20 && aside.is_empty());
         }
     }
 

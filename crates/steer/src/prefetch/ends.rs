@@ -170,7 +170,6 @@ impl Readers {
                 known.readers += 1;
                 return;
             }
-            self.processes.swap_remove(at);
         }
         // A process that cannot be waited for keeps what it reads until the poll after its end.
         let end = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -179,6 +178,7 @@ impl Readers {
             && epoll::add(epoll, &end, data, EventFlags::IN).is_ok()
         {
             let readers = self.of.values().filter(|(of, _)| *of == pid).count();
+            self.processes.retain(|process| process.pid != pid);
             self.processes.push(Process { pid, end, readers });
         }
     }
