@@ -25,7 +25,7 @@ use core::{
 use libc::{c_int, off_t, ssize_t};
 
 use crate::{
-    ring::{Kind, Record, Ring},
+    ring::{Kind, RUN_BYTES, Record, Ring},
     sys,
     table::{Entry, NOWHERE, State, Table},
 };
@@ -279,8 +279,6 @@ impl Shim {
     }
 }
 
-/// Bytes of a run that are recorded at once.
-const RUN_BYTES: u64 = 64 << 10;
 /// A call that moves so many bytes is announced; one that moves fewer is soon over.
 const MOVE_BYTES_MIN: usize = 1 << 20;
 

@@ -35,6 +35,9 @@ pub const VARIABLE: &CStr = c"FORERUN_RING";
 /// Records that the ring holds.
 pub const SLOTS: usize = 1 << 14;
 
+/// Bytes of a run of reads that are recorded at once: fewer may be held back.
+pub const RUN_BYTES: u64 = 64 << 10;
+
 /// The shared memory. All zero but for the first two words, it is a ring without a record.
 #[repr(C)]
 #[derive(Debug)]

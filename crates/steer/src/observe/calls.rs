@@ -27,6 +27,7 @@ use super::moves::Move;
 use super::open_files::{Inode, follow};
 use super::poll::Allowance;
 use super::processes::ProcessTree;
+use super::shim::layout::RUN_BYTES;
 use super::shim::{Kind, Record, Ring};
 
 /// What programs reported, by process and descriptor.
@@ -242,7 +243,7 @@ impl Descriptor {
     /// All records have come of what was known, but for those that the shim may hold back yet.
     fn outlast_known(&mut self) {
         for known in &mut self.known {
-            known.start = known.start.max(known.end.saturating_sub(UNRECORDED_BYTES_MAX));
+            known.start = known.start.max(known.end.saturating_sub(RUN_BYTES));
         }
     }
 
@@ -368,8 +369,6 @@ impl Unreported {
 
 /// Backward reads are reported in pieces of so much, as the shim records forward ones.
 const BACKWARD_BYTES: u64 = 64 << 10;
-/// The shim records a run of short reads when it has so many bytes.
-const UNRECORDED_BYTES_MAX: u64 = 64 << 10;
 /// No system call reads more.
 const READ_BYTES_MAX: u64 = 1 << 31;
 /// Records between two looks at the allowance.
