@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     budget: Option<Bytes>,
     /// The readahead policy, as NAME:key=value,...
-    #[arg(long, value_name = "NAME", default_value = "streams:first=1M")]
+    #[arg(long, value_name = "NAME", default_value = "streams:first=1M,through=4K")]
     readahead: String,
     /// How the program's reads are observed: by /proc, or also by a shim that it loads
     #[arg(long, value_name = "HOW", default_value = "auto")]

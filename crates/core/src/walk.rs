@@ -33,6 +33,7 @@ mod entry;
 mod habits;
 mod issue;
 pub(crate) mod order;
+mod path;
 mod settings;
 mod stats;
 mod tree;

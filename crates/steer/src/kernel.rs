@@ -43,7 +43,7 @@ pub(crate) use devices::Devices;
 pub use probe::Probe;
 pub(crate) use reading::{open_again, open_for_reading};
 pub(crate) use stat::{Stat, stat};
-pub(crate) use sys::stand_for;
+pub(crate) use sys::{is_same_description, stand_for};
 
 /// How much of a range is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

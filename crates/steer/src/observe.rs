@@ -29,6 +29,7 @@
 pub(crate) mod access;
 pub(crate) mod blocked;
 mod calls;
+mod copies;
 mod counts;
 mod cursors;
 mod mappings;

@@ -36,6 +36,7 @@ use forerun_core::units::{FileId, Nanos};
 
 use crate::kernel::{self, Residency, Stat};
 use crate::observe::access::{AccessSink, CursorId, EntryAccess};
+use crate::observe::poll::Allowance;
 use crate::open::Refusal;
 use crate::tasks::ThreadRoom;
 pub(crate) use devices::RememberedDevices;
@@ -285,11 +286,11 @@ impl Prefetcher {
         &self.requested
     }
 
-    /// Looks what has arrived, and has more prefetched.
-    pub(crate) fn advance(&mut self, now: Nanos) {
+    /// Looks what has arrived, and has more prefetched. The next poll may use `allowance`.
+    pub(crate) fn advance(&mut self, now: Nanos, allowance: Allowance) {
         self.requested.clear();
         self.share();
-        self.walks.advance(now, self.paid_for());
+        self.walks.advance(now, self.paid_for(), allowance);
         self.see_arrivals(now);
         let mut requests = Vec::new();
         let room = self.workers.room().min(self.paid_for());

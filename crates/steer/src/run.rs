@@ -55,7 +55,7 @@ impl Default for Settings {
             limit_bytes: 64 << 20,
             burst_bytes: 16 << 20,
             budget_bytes: 256 << 20,
-            readahead: "streams:first=1M".into(),
+            readahead: "streams:first=1M,through=4K".into(),
             observe: ObserverKind::Proc,
             walks: true,
             learn: LearnSettings::default(),
@@ -220,7 +220,7 @@ impl Poller for Runner {
         self.poll_memory(now);
         let allowance = self.timer.allowance(now, self.one_in(now));
         let moved = self.poll_observers(now, some_ended, allowance);
-        self.advance(now);
+        self.advance(now, allowance);
         self.publish();
         let one_in = self.one_in(now);
         let (cost, effort) = self.cost(now, began, one_in);
@@ -312,8 +312,8 @@ impl Runner {
     }
 
     /// Has what is wanted next fetched, as far as it is paid for.
-    fn advance(&mut self, now: Nanos) {
-        self.prefetcher.advance(now);
+    fn advance(&mut self, now: Nanos, allowance: Allowance) {
+        self.prefetcher.advance(now, allowance);
         let list_bytes = self.list_bytes();
         if let Some(learner) = &mut self.learner {
             for (file, range) in self.prefetcher.requested() {

@@ -32,7 +32,7 @@ impl PageCache {
         let pace = PaceRule::make(&format!("adaptive:burst=16M,limit={limit_bytes}")).unwrap();
         let (kind, latency) = (DeviceKind::Parallel, Nanos::from_millis(10));
         let device = DeviceEstimate { kind, latency, bytes_per_second: u64::MAX, depth: 32 };
-        let readahead = "streams:first=1M".into();
+        let readahead = "streams:first=1M,through=4K".into();
         let settings = PlannerSettings { pace, budget_bytes, readahead, device };
         let mut planner = Planner::new(settings).unwrap();
         planner.set_memory(1 << 30);
@@ -389,4 +389,26 @@ fn a_latency_is_kept_where_polls_are_short_beside_it() {
     assert!(kept.known.access, "{kept:?}");
     assert!(about.contains(&access), "{access:?}");
     assert_eq!(read_in_order(40, 40, None).1, None, "an arrival may be 40 of 50 ms old");
+}
+
+#[test]
+fn of_a_stride_the_pieces_are_fetched_and_not_what_lies_between() {
+    const FILE_BYTES: u64 = 100 << 20;
+    const PIECE: u64 = 4 << 10;
+    for step in [32, 64, 100, 128, 256, 512, 1024, 1100].map(|step: u64| step << 10) {
+        let mut cache = PageCache::new(32 << 20, 256 << 20);
+        let cursor = cache.open(FILE_BYTES, 0);
+        let (mut now, mut late) = (Nanos(0), 0);
+        for at in (0..FILE_BYTES - PIECE).step_by(usize::try_from(step).unwrap()) {
+            now += Nanos::from_millis(1);
+            let range = at..at + PIECE;
+            late += u64::from(!cache.is_cached(&range));
+            cache.read(now, cursor, &range, false);
+            cache.advance(now);
+        }
+        // The file's head may begin a stream of any kind.
+        let (brought, read) = (cache.brought(), FILE_BYTES.div_ceil(step) * PIECE);
+        assert!(brought <= read + read / 4 + (2 << 20), "{brought} for {read}, steps of {step}");
+        assert!(late * 5 <= FILE_BYTES / step, "{late} came late of steps of {step}");
+    }
 }

@@ -69,6 +69,9 @@ crate::params! {
         max: Bytes = Bytes(0),
         /// The largest first window of a stream; 0 for the device's own.
         first: Bytes = Bytes(0),
+        /// The largest gap between pieces that is fetched as well, for caches that cannot drop
+        /// it; 0 for any, where that is the cheaper way.
+        through: Bytes = Bytes(0),
     }
 }
 
@@ -76,6 +79,7 @@ crate::params! {
 pub struct Streams {
     window_max: u32,
     opening_max: u32,
+    through_max: u32,
     page_bytes: u32,
     bounds: Bounds,
     live: Records,
@@ -126,6 +130,7 @@ impl Named for Streams {
         Self {
             window_max: most(limits.max),
             opening_max: most(limits.first),
+            through_max: most(limits.through),
             page_bytes,
             bounds: Bounds { ahead_pages_max: u32::MAX, request_pages_max: 1 },
             live: Records::default(),
@@ -276,6 +281,9 @@ impl Streams {
         if self.is_lonely(stream.file) && u64::from(stream.used) * FEW_USED < passed {
             return None;
         }
+        if self.is_sparse(&stream, demand.first) {
+            return None;
+        }
         stream.stride = None;
         if stream.end.is_some_and(|end| end <= demand.first) {
             stream.end = None;
@@ -306,6 +314,14 @@ impl Streams {
     /// A run went on where its end was predicted.
     fn ended_later(&mut self, file: FileId) {
         self.files.entry(file).or_default().ends = Ends::default();
+    }
+
+    /// Whether the reader of `stream` uses so little on its way to `page` that what it passes over
+    /// is not to be fetched.
+    fn is_sparse(&self, stream: &Stream, page: PageIndex) -> bool {
+        let (passed, used) = (page.abs_diff(stream.from), u64::from(stream.used.max(1)));
+        let gaps = passed.saturating_sub(used);
+        stream.direction == Direction::Forward && gaps / used > u64::from(self.through_max)
     }
 
     /// Whether nearly all reads of the file were lone: then chance looks like streams at times.

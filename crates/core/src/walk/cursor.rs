@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use super::directories::{Directories, Level, RECOGNISED_AFTER};
 use super::habits::Habits;
 use super::order::{self, Sequence};
+use super::path::{Horizon, Path};
 use super::tree::Chain;
 use super::{EntryKind, Settings, Spot, WalkRequestId};
 use crate::units::Nanos;
@@ -49,6 +50,11 @@ pub(super) struct WalkCursor {
     pub(super) is_open: bool,
     /// Whether inodes ascend in its order, in the last directory where that could be told.
     pub(super) is_by_place: bool,
+    /// How far it has looked from its position, without entering directories and with, next to it
+    /// and for a jump.
+    horizons: [[Option<Horizon>; 2]; 2],
+    /// Entries that were looked at for it, since that was counted.
+    pub(super) examined: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +117,8 @@ impl WalkCursor {
             moves: 0,
             is_open: false,
             is_by_place: false,
+            horizons: Default::default(),
+            examined: 0,
         }
     }
 
@@ -132,26 +140,32 @@ impl WalkCursor {
         if self.is_entered_late(directories, spot) {
             return self.touch(directories, spot);
         }
-        let fits = self.continued(directories, spot, level);
-        if fits[self.order].is_none() && !owned {
-            let is_candidate = self.state == WalkState::Candidate;
-            let limit = self.ahead.len() + JUMP_MAX;
-            let jumps = !is_candidate
-                && self.reaches(directories, self.order, (spot, level), limit).is_some();
-            if !jumps {
-                let least = if is_candidate { 1 } else { RECOGNISED_RUN };
-                let fits_long = |order: &usize| fits[*order].is_some_and(|(run, _)| run >= least);
-                let another = (0..order::COUNT).find(fits_long);
-                let is_late = |limit| self.is_just_before(directories, (spot, level), limit);
-                match another {
-                    Some(order) if is_candidate || !is_late(JUMP_MAX) => self.order = order,
-                    None if is_candidate && self.runs[self.order] == 0 => return Progress::None,
-                    None if is_candidate && !is_late(0) => return Progress::None,
-                    None if !is_late(JUMP_MAX) => return Progress::None,
-                    Some(_) | None => return self.touch(directories, spot),
+        let (to, is_candidate) = ((spot, level), self.state == WalkState::Candidate);
+        let comes_next = self.reaches(directories, self.order, to, 0).is_some();
+        // An order that has held for long is tried alone.
+        let is_settled = comes_next && self.runs[self.order] >= SETTLED_RUN;
+        if !comes_next && !owned && (is_candidate || !self.jumps(directories, to)) {
+            let least = if is_candidate { 1 } else { RECOGNISED_RUN };
+            let another = (0..order::COUNT).find(|&order| {
+                self.runs[order].saturating_add(1) >= least
+                    && self.run_with(directories, order, to).is_some()
+            });
+            match another {
+                Some(order) if is_candidate || !self.is_just_after(directories, to, JUMP_MAX) => {
+                    self.order = order;
                 }
+                None if is_candidate && self.runs[self.order] == 0 => return Progress::None,
+                None if is_candidate && !self.is_just_after(directories, to, 0) => {
+                    return Progress::None;
+                }
+                None if !self.is_just_after(directories, to, JUMP_MAX) => return Progress::None,
+                Some(_) | None => return self.touch(directories, spot),
             }
         }
+        let fits = core::array::from_fn(|order| {
+            let is_tried = !is_settled || order == self.order;
+            is_tried.then(|| self.run_with(directories, order, to)).flatten()
+        });
         self.move_to(directories, (spot, owned), &fits, settings);
         Progress::Moves
     }
@@ -170,49 +184,80 @@ impl WalkCursor {
         if let Some(row) = directories.row(spot) {
             self.habits.touch(spot, row);
         }
+        self.horizons = Default::default();
         self.is_open = true;
         Progress::Stays
     }
 
-    /// The runs of the orders in which `spot` comes next.
-    fn continued(&self, directories: &Directories, spot: Spot, level: Level) -> Fits {
+    /// The run of an order with `to`, if that comes next in it.
+    fn run_with(
+        &mut self,
+        directories: &Directories,
+        order: usize,
+        to: (Spot, Level),
+    ) -> Option<(u8, bool)> {
         let goes_on = self.state == WalkState::Candidate && self.runs.iter().any(|&run| run > 0);
-        // An order that has held for long is tried alone.
-        let is_settled = self.runs[self.order] >= SETTLED_RUN
-            && self.reaches(directories, self.order, (spot, level), 0).is_some();
-        core::array::from_fn(|order| {
-            if (goes_on && self.runs[order] == 0) || (is_settled && order != self.order) {
-                return None;
-            }
-            let enters = self.reaches(directories, order, (spot, level), 0)?;
-            Some((self.runs[order].saturating_add(1), enters))
-        })
+        if goes_on && self.runs[order] == 0 {
+            return None;
+        }
+        let enters = self.reaches(directories, order, to, 0)?;
+        Some((self.runs[order].saturating_add(1), enters))
+    }
+
+    /// Whether the walk goes on to `to` past what was requested ahead of it, and a little more.
+    fn jumps(&mut self, directories: &Directories, to: (Spot, Level)) -> bool {
+        let limit = self.ahead.len() + JUMP_MAX;
+        self.reaches(directories, self.order, to, limit).is_some()
     }
 
     /// Whether at most `limit` entries that ought to have been used lie between the position and
     /// `to`, and if so, whether with those in directories.
     fn reaches(
-        &self,
+        &mut self,
         directories: &Directories,
         order: usize,
         (to, level): (Spot, Level),
         limit: usize,
     ) -> Option<bool> {
-        let path = |enters| Path { from: self.at, to, level, order, enters, limit };
-        let is_short = |enters: &bool| path(*enters).is_short(directories, &self.habits);
-        [self.habits.enters, !self.habits.enters].into_iter().find(is_short)
+        let Self { habits, at, horizons, examined, .. } = self;
+        let chain = Chain::new(directories, *at);
+        if directories.is_before(order, to, &chain) {
+            return None;
+        }
+        let is_around = chain.in_directory(to.dir).is_some();
+        [habits.enters, !habits.enters].into_iter().find(|&enters| {
+            if !enters && !is_around {
+                return false;
+            }
+            let path =
+                Path { from: *at, to, level, order, enters, limit, examined_max: EXAMINED_MAX };
+            let known = &mut horizons[usize::from(enters)][usize::from(limit > 0)];
+            if known.as_ref().is_some_and(|horizon| horizon.is_beyond(directories, &path)) {
+                return false;
+            }
+            let (is_short, horizon) = path.follow(directories, habits, examined);
+            *known = horizon.or(known.take());
+            is_short
+        })
     }
 
-    fn is_just_before(
-        &self,
+    /// Whether at most `limit` such entries lie between `spot` and the position.
+    fn is_just_after(
+        &mut self,
         directories: &Directories,
         (spot, level): (Spot, Level),
         limit: usize,
     ) -> bool {
-        let Self { habits, at, order, .. } = self;
+        let Self { habits, at, order, examined, .. } = self;
         let (order, enters) = (*order, habits.enters);
-        let path = Path { from: spot, to: *at, level, order, enters, limit };
-        path.is_short(directories, habits)
+        let chain = Chain::new(directories, spot);
+        let is_around = enters || chain.in_directory(at.dir).is_some();
+        if !is_around || directories.is_before(order, *at, &chain) {
+            return false;
+        }
+        let path =
+            Path { from: spot, to: *at, level, order, enters, limit, examined_max: LATE_MAX };
+        path.follow(directories, habits, examined).0
     }
 
     fn move_to(
@@ -349,48 +394,6 @@ pub(super) enum Verdict {
 /// entered on the way.
 type Fits = [Option<(u8, bool)>; order::COUNT];
 
-/// The entries between two, in one order.
-struct Path {
-    from: Spot,
-    to: Spot,
-    /// What was used as deep as this does not count.
-    level: Level,
-    order: usize,
-    /// With those in directories.
-    enters: bool,
-    /// Entries that ought to have been used, at most.
-    limit: usize,
-}
-
-impl Path {
-    /// Whether it is there, and within its limit.
-    fn is_short(&self, directories: &Directories, habits: &Habits) -> bool {
-        let (mut at, mut unused, mut passed) = (self.from, 0, 0);
-        for _ in 0..EXAMINED_MAX {
-            let Some(next) = directories.next(self.order, at, self.enters, None) else {
-                return false;
-            };
-            at = next;
-            if at == self.to {
-                return true;
-            }
-            let Some(row) = directories.row(at) else { return false };
-            if row.used >= self.level {
-                continue;
-            }
-            if habits.expects(row.class) {
-                unused += 1;
-            } else if row.kind == EntryKind::File {
-                passed += 1;
-            }
-            if unused > self.limit || passed > PASSED_FILES_MAX {
-                return false;
-            }
-        }
-        false
-    }
-}
-
 /// Entries in one order, less one, after which a walk is taken for one.
 #[expect(clippy::cast_possible_truncation, reason = "three")]
 const RECOGNISED_RUN: u8 = RECOGNISED_AFTER as u8 - 1;
@@ -398,10 +401,9 @@ const RECOGNISED_RUN: u8 = RECOGNISED_AFTER as u8 - 1;
 const SETTLED_RUN: u8 = 16;
 /// Entries ahead of what was requested, or behind the position, that still belong to a walk.
 const JUMP_MAX: usize = 4;
-/// Entries that are looked at to find one.
+/// Entries that are looked at to find one, and to find the position from one behind it.
 const EXAMINED_MAX: usize = 1024;
-/// Files of a class that is never used which may lie between two that are.
-const PASSED_FILES_MAX: usize = 16;
+const LATE_MAX: usize = 256;
 /// A walk goes on while no more of the last 8 predictions are wrong.
 const MISSES_PERCENT_MAX: u32 = 20;
 /// Entries that a stopped walk has to go on for.

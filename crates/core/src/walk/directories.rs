@@ -87,6 +87,8 @@ pub(super) struct Directories {
     entries: usize,
     /// Directories with a listing.
     listed: usize,
+    /// Listings that were dropped.
+    dropped: u64,
 }
 
 impl Directories {
@@ -155,6 +157,7 @@ impl Directories {
         let Some(listing) = directory.listing.take() else { return false };
         self.entries -= listing.rows.len();
         self.listed -= 1;
+        self.dropped += 1;
         let own = (dir, 0)..=(dir, u64::MAX);
         let children: Vec<u32> = self.children.range(own).map(|(_, &child)| child).collect();
         for child in children {
@@ -234,6 +237,11 @@ impl Directories {
     /// Rows of all listings.
     pub(super) fn entries(&self) -> usize {
         self.entries
+    }
+
+    /// What changes as a listing is dropped.
+    pub(super) fn version(&self) -> u64 {
+        self.dropped
     }
 
     /// Entries that a directory has, on average.

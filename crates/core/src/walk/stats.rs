@@ -40,6 +40,8 @@ pub struct WalkStats {
     pub refused: u64,
     /// Uses of names that a listing does not have.
     pub unknown: u64,
+    /// Entries that were looked at to find the walks that uses belong to.
+    pub examined: u64,
 }
 
 /// A walk, for reports.

@@ -74,6 +74,7 @@ impl Walks {
             let Some(walk) = &mut self.cursors[which] else { continue };
             let is_own = owner.is_some_and(|owner| usize::from(owner) == which);
             let progress = walk.advance(&self.directories, (spot, level), is_own, &self.settings);
+            self.counts.examined += core::mem::take(&mut walk.examined);
             if progress == Progress::None {
                 continue;
             }

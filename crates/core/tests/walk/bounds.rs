@@ -245,3 +245,35 @@ fn a_directory_takes_no_number_of_one_that_it_lies_in() {
     }
     assert_eq!(walks.directory(Some((top, b"above"))), above);
 }
+
+#[test]
+fn a_use_costs_little_however_many_walks_have_stopped_elsewhere() {
+    // The program goes by readdir in each directory, and to the next directory in no order.
+    const DIRECTORIES: usize = 150;
+    const FILES: usize = 120;
+    let files: Vec<String> = (0..FILES).map(|at| format!("f{}", at * 53 % FILES)).collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let names: Vec<String> = (0..DIRECTORIES).map(|at| format!("d{at}/")).collect();
+    let mut shuffled: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut chance = Prng::new(7);
+    shuffled.sort_by_cached_key(|_| chance.draw());
+    let mut tree: Vec<(&str, &[&str])> = vec![("", &shuffled)];
+    tree.extend(names.iter().map(|name| (name.trim_end_matches('/'), &files[..])));
+    let mut program = Program::with(&tree, WalkSettings::default());
+    program.give("");
+    // Requests come late, so most of the entries are used before they belong to a walk.
+    let mut uses = 0;
+    for name in &names {
+        for file in &files {
+            let directory = program.dir(name.trim_end_matches('/'));
+            program.walks.told(directory, file.as_bytes());
+            uses += 1;
+            if uses % 100 == 0 {
+                program.work();
+            }
+        }
+    }
+    let stats = program.walks.stats();
+    assert!(stats.walks > 30, "walks stop where a directory ends: {stats:?}");
+    assert!(stats.examined < 400 * uses, "{} a use: {stats:?}", stats.examined / uses);
+}

@@ -127,6 +127,13 @@ pub(super) fn first_extent(file: &File) -> Option<u64> {
     has_address.then_some(asked.extent.physical)
 }
 
+/// Whether two descriptors of a process are copies of each other: one description, one position.
+pub(crate) fn is_same_description(process: i32, one: i32, other: i32) -> Result<bool, Errno> {
+    // SAFETY: the call takes numbers alone.
+    let order = check(unsafe { libc::syscall(libc::SYS_kcmp, process, process, 0, one, other) })?;
+    Ok(order == 0)
+}
+
 /// The answer of a system call, or the error that it left.
 fn check(answer: i64) -> Result<i64, Errno> {
     if answer >= 0 {

@@ -29,6 +29,7 @@ use rustix::io::Errno;
 
 use super::access::{AccessSink, CursorId, is_cached};
 use super::blocked::MetMove;
+use super::copies::Copies;
 use super::counts::{Counted, Counter, MovedBy};
 use super::moves::Move;
 use super::poll::Allowance;
@@ -52,6 +53,7 @@ pub(crate) struct OpenFiles {
     is_cut: bool,
     io: Option<File>,
     counter: Counter,
+    copies: Copies,
 }
 
 #[derive(Debug)]
@@ -95,6 +97,11 @@ struct Aside {
 pub(crate) type Inode = (u64, u64);
 
 impl OpenFiles {
+    /// Those of the process of this number.
+    pub(crate) fn new(process: i32) -> Self {
+        Self { copies: Copies::new(process), ..Self::default() }
+    }
+
     /// Finds new descriptors of a process that has used so much of a processor. Whether there may
     /// be more: `allowance` is too short for all, or the process ran between two parts of the list.
     /// An error: this process has no permission to look.
@@ -161,7 +168,12 @@ impl OpenFiles {
         let (run, cursor, moving, aside) = (0..0, None, None, None);
         let file =
             OpenFile { info, inode, position, run, cursor, may_write, is_left, moving, aside };
-        self.open.insert(number, file);
+        let Self { open, copies, .. } = self;
+        let is_followed =
+            |&(other, file): &(&i32, &OpenFile)| file.inode == inode && !copies.is_copy(*other);
+        let alike: Vec<i32> = open.iter().filter(is_followed).map(|(&other, _)| other).collect();
+        copies.add(number, alike);
+        open.insert(number, file);
     }
 
     /// Reports the positions that moved; what `allowance` is too short for moves later. Whether any
@@ -180,15 +192,20 @@ impl OpenFiles {
         let mut moved = Vec::new();
         self.is_cut = false;
         let mut has_gone_on = false;
+        let copies = &mut self.copies;
         self.open.retain(|&number, file| {
             let descriptor = descriptor(&file.info, file.inode);
             match descriptor {
+                Some(_) if copies.is_copy(number) => {}
                 Some(descriptor) => {
                     let at = file.at(process, descriptor.position);
                     moved.extend(file.has_moved_to(at).then(|| Moved::of(file, number, at)));
                     has_gone_on |= file.go_on(process, number, now, sink);
                 }
-                None => file.close(now, sink),
+                None => {
+                    file.close(now, sink);
+                    copies.remove(number);
+                }
             }
             descriptor.is_some()
         });
@@ -200,7 +217,8 @@ impl OpenFiles {
         let after = self.count(process);
         let counts = before.zip(after);
         let mut counted = counts.map(|(before, after)| self.counter.count(before, after));
-        // Copies of a descriptor move together; of those that may write, the first one counts.
+        // Copies of a descriptor move together. Where the kernel does not tell them, the first one
+        // of those that may write counts.
         let mut ranges = Vec::new();
         for (nth, Moved { may_write, number, to, .. }) in moved.into_iter().enumerate() {
             if nth > 0 && allowance.is_over() {
@@ -213,7 +231,7 @@ impl OpenFiles {
             let is_copy = |(of, other): &(Inode, Range<u64>)| {
                 *of == file.inode && other.start <= to && range.start <= other.end
             };
-            if may_write && !range.is_empty() {
+            if may_write && !self.copies.are_told() && !range.is_empty() {
                 if ranges.iter().any(is_copy) {
                     file.stands_at(to);
                     continue;
@@ -228,6 +246,13 @@ impl OpenFiles {
             file.move_to(process, number, to, by, now, sink);
         }
         self.counter.end(counted, self.is_cut);
+        for (copy, followed) in self.copies.pairs() {
+            if let Some(at) = self.open.get(&followed).map(|file| file.position)
+                && let Some(copy) = self.open.get_mut(&copy)
+            {
+                copy.stands_at(at);
+            }
+        }
         true
     }
 
@@ -277,6 +302,7 @@ impl OpenFiles {
             return [0..0, 0..0];
         }
         let mut file = self.open.remove(&number).expect("it is there");
+        self.copies.remove(number);
         let aside = file.aside.as_ref().map_or(0..0, |aside| aside.call.start()..aside.call.at());
         file.close(now, sink);
         assert!(file.run.end <= file.position, "no more was reported than it has read");
@@ -491,102 +517,4 @@ const DESCRIPTORS_MAX: usize = 4096;
 const STEPS: usize = 32;
 
 #[cfg(test)]
-mod tests {
-    use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-    use std::os::fd::{AsFd as _, AsRawFd as _};
-
-    use forerun_testkit::Scratch;
-
-    use super::*;
-    use crate::observe::access::recording::RecordingSink;
-
-    #[test]
-    fn what_was_reported_is_told_to_the_observer_that_follows() {
-        const PART: usize = 256 << 10;
-        let scratch = Scratch::new("handed-over");
-        let path = scratch.join("data");
-        std::fs::write(&path, vec![7; 4 * PART]).unwrap();
-        let process = File::open("/proc/self").unwrap();
-        let process = process.as_fd();
-        for parts in 0..3 {
-            let (mut files, mut sink) = (OpenFiles::default(), RecordingSink::default());
-            let mut file = File::open(&path).unwrap();
-            let (number, stat) = (file.as_raw_fd(), crate::kernel::stat(&file).unwrap());
-            while files.discover(process, None, Allowance::endless()).unwrap() {}
-            for _ in 0..parts {
-                file.read_exact(&mut vec![0; PART]).unwrap();
-                files.poll(process, Nanos(0), Allowance::endless(), &mut sink);
-            }
-            let inode = (stat.st_dev, stat.st_ino);
-            let older = (stat.st_dev, stat.st_ino + 1);
-            assert_eq!(files.leave(number, older, Nanos(0), &mut sink), [0..0, 0..0]);
-            let reported = files.leave(number, inode, Nanos(0), &mut sink);
-            assert_eq!(reported, [0..(parts * PART) as u64, 0..0]);
-        }
-    }
-
-    #[test]
-    fn what_is_written_is_not_followed_as_if_it_were_read() {
-        let scratch = Scratch::new("overwritten");
-        let path = scratch.join("data");
-        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
-        let process = File::open("/proc/self").unwrap();
-        let (mut files, mut sink) = (OpenFiles::default(), RecordingSink::default());
-        let mut file = File::options().read(true).write(true).open(&path).unwrap();
-        let number = file.as_raw_fd();
-        while files.discover(process.as_fd(), None, Allowance::endless()).unwrap() {}
-        for nth in 1..=4 {
-            file.write_all(&vec![8; 256 << 10]).unwrap();
-            files.poll(process.as_fd(), Nanos(0), Allowance::endless(), &mut sink);
-            let known = &files.open[&number];
-            assert_eq!((known.position, known.cursor), (nth << 18, None));
-        }
-    }
-
-    #[test]
-    fn positions_of_one_file_may_move_as_they_like() {
-        let scratch = Scratch::new("two");
-        let path = scratch.join("data");
-        std::fs::write(&path, vec![7; 2 << 20]).unwrap();
-        let process = File::open("/proc/self").unwrap();
-        let (mut files, mut sink) = (OpenFiles::default(), RecordingSink::default());
-        let open = || File::options().read(true).write(true).open(&path).unwrap();
-        let opened = open();
-        let mut both = [opened.try_clone().unwrap(), opened, open()];
-        while files.discover(process.as_fd(), None, Allowance::endless()).unwrap() {}
-        let places = [[1, 9], [7, 3], [7, 5], [0, 0], [15, 1], [2, 15]];
-        for place in places.iter().flatten().zip([1, 2].into_iter().cycle()) {
-            both[place.1].seek(SeekFrom::Start(place.0 << 17)).unwrap();
-            both[place.1].read_exact(&mut vec![0; 64 << 10]).unwrap();
-            files.poll(process.as_fd(), Nanos(0), Allowance::endless(), &mut sink);
-        }
-        let stat = crate::kernel::stat(&both[0]).unwrap();
-        for file in &both {
-            let (number, inode) = (file.as_raw_fd(), (stat.st_dev, stat.st_ino));
-            let [shown, aside] = files.leave(number, inode, Nanos(0), &mut sink);
-            assert!(shown.end <= 2 << 20 && aside.is_empty());
-        }
-    }
-
-    #[test]
-    fn a_descriptor_that_another_observer_leaves_is_followed_from_where_it_is() {
-        let scratch = Scratch::new("left");
-        let path = scratch.join("data");
-        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
-        let process = File::open("/proc/self").unwrap();
-        let (mut files, mut sink) = (OpenFiles::default(), RecordingSink::default());
-        let mut file = File::open(&path).unwrap();
-        let (number, stat) = (file.as_raw_fd(), crate::kernel::stat(&file).unwrap());
-        let discover = |files: &mut OpenFiles| {
-            while files.discover(process.as_fd(), None, Allowance::endless()).unwrap() {}
-        };
-        discover(&mut files);
-        files.leave(number, (stat.st_dev, stat.st_ino), Nanos(0), &mut sink);
-        file.read_exact(&mut vec![0; 256 << 10]).unwrap();
-        discover(&mut files);
-        assert!(files.holds_any() && !files.open.contains_key(&number));
-        files.take_back(number);
-        discover(&mut files);
-        assert_eq!(files.open[&number].position, 256 << 10);
-    }
-}
+mod tests;

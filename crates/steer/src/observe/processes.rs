@@ -336,7 +336,7 @@ impl Process {
         let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(format!("/proc/{pid}"), flags, Mode::empty()).ok()?;
-        let (files, mappings) = (OpenFiles::default(), Mappings::default());
+        let (files, mappings) = (OpenFiles::new(pid), Mappings::default());
         let (blocked, is_permitted) = (BlockedCalls::default(), true);
         let (processor, discovered) = (None, None);
         let process =

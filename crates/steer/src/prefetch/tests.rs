@@ -38,7 +38,7 @@ impl Place {
 
 fn prefetcher_of(limit_bytes: u64, budget_bytes: u64) -> Prefetcher {
     let pace = PaceRule::make(&format!("adaptive:burst=16M,limit={limit_bytes}")).unwrap();
-    let readahead = "streams:first=1M".into();
+    let readahead = "streams:first=1M,through=4K".into();
     let (kind, latency) = (DeviceKind::Parallel, Nanos::from_millis(10));
     let device = DeviceEstimate { kind, latency, bytes_per_second: u64::MAX, depth: 32 };
     let settings = PlannerSettings { pace, budget_bytes, readahead, device };
@@ -67,7 +67,7 @@ fn a_reader_in_order_is_led_up_to_the_limit_and_all_is_settled_at_its_end() {
     for at in (0..BYTES).step_by(64 << 10) {
         now += Nanos::from_millis(1);
         prefetcher.read(now, cursor, &(at..at + (64 << 10)), true);
-        prefetcher.advance(now);
+        prefetcher.advance(now, Allowance::endless());
         assert!(prefetcher.stats().distance_bytes_max <= LIMIT + REQUEST_BYTES_MAX);
         let requests = (0..).map_while(|nth| prefetcher.planner.in_flight(nth));
         let ahead = requests.map(|request| request.range().end).max();
@@ -95,7 +95,7 @@ fn a_reader_that_goes_back_is_led_whatever_is_cached_behind_it() {
         now += Nanos::from_millis(1);
         reader.read_exact_at(&mut bytes, at).unwrap();
         prefetcher.read(now, cursor, &(at..at + bytes.len() as u64), false);
-        prefetcher.advance(now);
+        prefetcher.advance(now, Allowance::endless());
         assert!(prefetcher.stats().distance_bytes_max <= LIMIT + REQUEST_BYTES_MAX);
     }
     let led = prefetcher.stats().bytes_requested + prefetcher.stats().bytes_cached;
@@ -123,7 +123,7 @@ fn the_budget_bounds_all_readers_together() {
         for &cursor in &cursors {
             prefetcher.read(now, cursor, &(at..at + (64 << 10)), true);
         }
-        prefetcher.advance(now);
+        prefetcher.advance(now, Allowance::endless());
         let ahead = prefetcher.planner.ahead_bytes();
         assert!(ahead <= budget, "{ahead} at {at}");
     }
@@ -179,7 +179,7 @@ fn whatever_readers_do_all_is_settled() {
                     *at = end;
                 }
             }
-            prefetcher.advance(now);
+            prefetcher.advance(now, Allowance::endless());
             assert!(prefetcher.core_stats().balanced());
         }
         for (cursor, _) in cursors {
@@ -246,7 +246,7 @@ fn the_files_of_a_process_are_closed_at_its_end_without_a_poll() {
     assert!(is_open(&prefetcher, third));
     for cursor in [first, second, third, other, again] {
         prefetcher.read(Nanos(1), cursor, &(0..4096), true);
-        prefetcher.advance(Nanos(1));
+        prefetcher.advance(Nanos(1), Allowance::endless());
         prefetcher.close(Nanos(1), cursor);
     }
     assert_settled(&prefetcher);

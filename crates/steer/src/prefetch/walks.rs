@@ -29,6 +29,7 @@ use forerun_core::walk::{
 use super::entries::{Bounds, Completion, EntryWorkers, JOBS_MAX, Job, Pacing};
 use crate::kernel::Devices;
 use crate::observe::access::{EntryAccess, EntryCall};
+use crate::observe::poll::Allowance;
 use crate::tasks::ThreadRoom;
 use directories::Directories;
 use roots::Roots;
@@ -81,6 +82,8 @@ pub(super) struct WalkDriver {
     answered: Option<Nanos>,
     /// The time of the last poll.
     now: Nanos,
+    /// What a poll may use, from the end of the last one on.
+    allowance: Option<Allowance>,
     /// Of walks that are forgotten; of all, the bytes.
     counts: EntryStats,
 }
@@ -136,6 +139,7 @@ impl WalkDriver {
             used: None,
             answered: None,
             now: Nanos(0),
+            allowance: None,
             counts: EntryStats::default(),
         }
     }
@@ -240,17 +244,26 @@ impl WalkDriver {
         }
     }
 
-    /// Takes in the reads that watches have told since the last call.
+    /// Takes in the reads that watches have told since the last call. Once a poll has used what it
+    /// may, they are dropped: what is taken in late is of no use.
     fn take_told(&mut self, now: Nanos) {
         let mut told = Vec::new();
         self.watches.take(&mut told);
         for (dir, place, name) in told {
+            if self.is_spent() {
+                return self.watches.drop_told();
+            }
             if self.directories.is_at(dir, &place) {
                 self.used = Some(now);
                 self.roots.used(now, place.root());
                 self.walks.told(dir, &name);
             }
         }
+    }
+
+    /// Whether this poll has used what it may.
+    fn is_spent(&self) -> bool {
+        self.allowance.is_some_and(Allowance::is_over)
     }
 
     /// Whether a device could take more requests than it has, or none is known yet: then each
@@ -279,17 +292,21 @@ impl WalkDriver {
         known.peek().is_none() || known.any(|(_, row)| is_so(row))
     }
 
-    /// Takes in what workers have done, and gives them up to `room_max` requests more.
-    pub(super) fn advance(&mut self, now: Nanos, room_max: usize) {
+    /// Takes in what workers have done, and gives them up to `room_max` requests more. The next
+    /// poll may use `allowance`.
+    pub(super) fn advance(&mut self, now: Nanos, room_max: usize, allowance: Allowance) {
         self.now = now;
         if self.used.is_none() && self.requests.is_empty() {
             return;
         }
         self.take_told(now);
         self.roots.expire(now);
-        while let Some(completion) = self.workers.as_mut().and_then(EntryWorkers::completed) {
+        while !self.is_spent()
+            && let Some(completion) = self.workers.as_mut().and_then(EntryWorkers::completed)
+        {
             self.take_in(now, completion);
         }
+        self.allowance = Some(allowance.share(1));
         self.give_up_on_stuck(now);
         if self.used.is_none_or(|at| now.since(at) >= FORGOTTEN_AFTER) {
             if self.requests.is_empty() {

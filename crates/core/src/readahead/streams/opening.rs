@@ -37,6 +37,8 @@ impl Streams {
         if let Some(decision) = more.then(|| self.resumed(demand, runs)).flatten() {
             return decision;
         }
+        let own = demand.stream.and_then(|id| self.live.get(id));
+        let more = more && !own.is_some_and(|stream| self.is_sparse(stream, demand.first));
         let Some(Opening { direction, before, most }) = self.begun(demand).filter(|_| more) else {
             return window::as_asked(demand);
         };
@@ -54,6 +56,7 @@ impl Streams {
         let size = size.max(count.saturating_mul(2)).min(most);
         let end = self.predicted_end(demand, direction, runs);
         let size = self.to_end(demand, size, end).min(most);
+        let size = if before == 0 || demand.first == 0 { self.odd(demand, size) } else { size };
         let Some(window) = opening_window(demand, direction, size) else {
             return window::as_asked(demand);
         };
@@ -143,6 +146,15 @@ impl Streams {
         if sure { size.max(most).min(all) } else { size.min(all) }
     }
 
+    /// `size` for a first window, or a page less: one that ends at a round place is met there by
+    /// readers in round steps. A kernel that finds it cached before their miss takes them for
+    /// sequential ones.
+    fn odd(&self, demand: &Demand, size: u32) -> u32 {
+        let is_round = (demand.first + u64::from(size)).is_multiple_of(ROUND_PAGES);
+        let is_cut = is_round && self.through_max < u32::MAX && size > demand.count + 1;
+        size - u32::from(is_cut)
+    }
+
     /// A stream that begins at a miss, before its first window.
     pub(super) fn unknown(&self, demand: &Demand, runs: Runs) -> Stream {
         Stream {
@@ -192,6 +204,8 @@ const ODDS_BACKWARD: u64 = 128;
 const FEW_PLACES: u64 = 16;
 /// And at the file's head, or after the handle's previous read, where streams are rare.
 const ODDS_NEXT: u64 = 128;
+/// A place is round at a multiple of so many pages.
+const ROUND_PAGES: u64 = 4;
 /// Smaller windows than this are not worth the doubt.
 const AFFORDABLE_MIN: u32 = 4;
 /// First touches are taken for streams once so many streams began in the file, and at least one

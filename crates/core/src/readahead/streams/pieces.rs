@@ -74,8 +74,14 @@ impl Streams {
 
     /// The window for a miss in a stride, in place of the stream that came there.
     pub(super) fn resumed(&mut self, demand: &Demand, runs: Runs) -> Option<Decision> {
-        // Beside cached pages there is no gap.
+        // Beside cached pages there is no gap, but for those that a stream has brought in vain.
+        let own = demand.stream.and_then(|id| self.live.get(id));
+        let passes = |stream: &Stream| {
+            let stride = stream.runs.stride(demand.all_pages);
+            stride.is_some_and(|stride| self.way(demand, stride) == Way::Pieces)
+        };
         let lone = demand.cached_before == 0 && !demand.follows_cached;
+        let lone = lone || (self.through_max < u32::MAX && own.is_some_and(passes));
         let stride = runs.stride(demand.all_pages).filter(|stride| {
             lone && stride.holds(demand.first) && stride.piece <= u64::from(self.window_max)
         })?;
@@ -102,7 +108,7 @@ impl Streams {
         let end = demand.first + u64::from(demand.count);
         let from = if waits { demand.first } else { stride.piece_from(stream.frontier) };
         let first = stride.piece_at(from);
-        let way = stride.way(demand.device, self.pages_per_second(demand));
+        let way = self.way(demand, stride);
         let Some(ahead) = self.pieces_ahead(demand, &stream, stride, way) else {
             return if waits { None } else { self.later(demand, id, stream, stride) };
         };
@@ -147,6 +153,14 @@ impl Streams {
         };
         let cause = if waits { Cause::Sync } else { Cause::Async };
         Some(Decision { cause, window, stream: Some(id) })
+    }
+
+    /// How the pieces of `stride` are fetched.
+    fn way(&self, demand: &Demand, stride: Stride) -> Way {
+        if stride.step - stride.piece > u64::from(self.through_max) {
+            return Way::Pieces;
+        }
+        stride.way(demand.device, self.pages_per_second(demand))
     }
 
     /// The next piece of the batch.

@@ -53,10 +53,10 @@ impl Walk {
 
     /// Polls until nothing is in flight.
     fn advance(&mut self) {
-        self.driver.advance(self.now, usize::MAX);
+        self.driver.advance(self.now, usize::MAX, Allowance::endless());
         while !self.driver.requests.is_empty() {
             thread::yield_now();
-            self.driver.advance(self.now, usize::MAX);
+            self.driver.advance(self.now, usize::MAX, Allowance::endless());
         }
         self.now += Nanos::from_millis(1);
     }
@@ -321,6 +321,33 @@ fn a_walk_goes_on_by_the_reads_that_are_told() {
     walk.driver.clear();
     assert_eq!(walk.driver.watches.count(), 0);
     assert_eq!(walk.driver.stats().unused, 100, "they stay unused");
+}
+
+#[test]
+fn what_is_told_beyond_what_a_poll_may_use_is_dropped() {
+    let mut walk = Walk::new("told-late");
+    for at in 0..3_000 {
+        fs::write(walk.path(format!("{at:04}.h")), [7; 100]).unwrap();
+    }
+    let names = walk.names("");
+    walk.read("", 6);
+    if walk.driver.watches.count() == 0 {
+        return forerun_testkit::skip("told-late", "the system has no watches to give");
+    }
+    let read = |names: &[PathBuf]| names.iter().for_each(|path| drop(fs::read(path).unwrap()));
+    let used = |walk: &Walk| walk.driver.stats().used;
+    let before = used(&walk);
+    read(&names[6..2_900]);
+    walk.driver.allowance = Some(Allowance::of(Nanos(0)));
+    walk.driver.take_told(walk.now);
+    assert_eq!(used(&walk), before);
+    // Nothing of it is taken in later.
+    walk.driver.allowance = None;
+    walk.driver.take_told(walk.now);
+    assert_eq!(used(&walk), before);
+    read(&names[6..16]);
+    walk.advance();
+    assert!(used(&walk) > before, "what is told then is taken in");
 }
 
 #[test]

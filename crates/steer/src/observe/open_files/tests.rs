@@ -1,0 +1,130 @@
+//! Positions of this process's own descriptors, and what becomes of them.
+
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use forerun_testkit::Scratch;
+
+use super::*;
+use crate::observe::access::recording::RecordingSink;
+
+#[test]
+fn what_was_reported_is_told_to_the_observer_that_follows() {
+    const PART: usize = 256 << 10;
+    let scratch = Scratch::new("handed-over");
+    let path = scratch.join("data");
+    std::fs::write(&path, vec![7; 4 * PART]).unwrap();
+    let process = File::open("/proc/self").unwrap();
+    let process = process.as_fd();
+    for parts in 0..3 {
+        let (mut files, mut sink) = (OpenFiles::default(), RecordingSink::default());
+        let mut file = File::open(&path).unwrap();
+        let (number, stat) = (file.as_raw_fd(), crate::kernel::stat(&file).unwrap());
+        while files.discover(process, None, Allowance::endless()).unwrap() {}
+        for _ in 0..parts {
+            file.read_exact(&mut vec![0; PART]).unwrap();
+            files.poll(process, Nanos(0), Allowance::endless(), &mut sink);
+        }
+        let inode = (stat.st_dev, stat.st_ino);
+        let older = (stat.st_dev, stat.st_ino + 1);
+        assert_eq!(files.leave(number, older, Nanos(0), &mut sink), [0..0, 0..0]);
+        let reported = files.leave(number, inode, Nanos(0), &mut sink);
+        assert_eq!(reported, [0..(parts * PART) as u64, 0..0]);
+    }
+}
+
+#[test]
+fn what_is_written_is_not_followed_as_if_it_were_read() {
+    let scratch = Scratch::new("overwritten");
+    let path = scratch.join("data");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let process = File::open("/proc/self").unwrap();
+    let (mut files, mut sink) = (OpenFiles::default(), RecordingSink::default());
+    let mut file = File::options().read(true).write(true).open(&path).unwrap();
+    let number = file.as_raw_fd();
+    while files.discover(process.as_fd(), None, Allowance::endless()).unwrap() {}
+    for nth in 1..=4 {
+        file.write_all(&vec![8; 256 << 10]).unwrap();
+        files.poll(process.as_fd(), Nanos(0), Allowance::endless(), &mut sink);
+        let known = &files.open[&number];
+        assert_eq!((known.position, known.cursor), (nth << 18, None));
+    }
+}
+
+#[test]
+fn what_is_read_through_copies_of_a_descriptor_counts_once() {
+    const PART: usize = 64 << 10;
+    let scratch = Scratch::new("copies");
+    let path = scratch.join("data");
+    std::fs::write(&path, vec![7; 24 * PART]).unwrap();
+    let process = File::open("/proc/self").unwrap();
+    let mut sink = RecordingSink::default();
+    let mut files = OpenFiles::new(i32::try_from(std::process::id()).unwrap());
+    let first = File::open(&path).unwrap();
+    let other = File::open(&path).unwrap();
+    let mut copies = Vec::from([(); 3].map(|()| first.try_clone().unwrap()));
+    copies.push(first);
+    let process = process.as_fd();
+    while files.discover(process, None, Allowance::endless()).unwrap() {}
+    assert_eq!(files.open.len() - files.copies.pairs().count(), 2, "{:?}", files.copies);
+    for nth in 0..24 {
+        // The one that is followed is closed on the way, and then its follower.
+        if nth % 8 == 7 {
+            let lowest = (0..copies.len()).min_by_key(|&at| copies[at].as_raw_fd()).unwrap();
+            drop(copies.remove(lowest));
+        }
+        let count = copies.len();
+        copies[nth % count].read_exact(&mut vec![0; PART]).unwrap();
+        files.poll(process, Nanos(0), Allowance::endless(), &mut sink);
+    }
+    let reads: u64 = sink.reads.iter().map(|(_, range, _)| range.end - range.start).sum();
+    assert_eq!(reads, 24 * PART as u64);
+    drop(other);
+}
+
+#[test]
+fn positions_of_one_file_may_move_as_they_like() {
+    let scratch = Scratch::new("two");
+    let path = scratch.join("data");
+    std::fs::write(&path, vec![7; 2 << 20]).unwrap();
+    let process = File::open("/proc/self").unwrap();
+    let (mut files, mut sink) = (OpenFiles::default(), RecordingSink::default());
+    let open = || File::options().read(true).write(true).open(&path).unwrap();
+    let opened = open();
+    let mut both = [opened.try_clone().unwrap(), opened, open()];
+    while files.discover(process.as_fd(), None, Allowance::endless()).unwrap() {}
+    let places = [[1, 9], [7, 3], [7, 5], [0, 0], [15, 1], [2, 15]];
+    for place in places.iter().flatten().zip([1, 2].into_iter().cycle()) {
+        both[place.1].seek(SeekFrom::Start(place.0 << 17)).unwrap();
+        both[place.1].read_exact(&mut vec![0; 64 << 10]).unwrap();
+        files.poll(process.as_fd(), Nanos(0), Allowance::endless(), &mut sink);
+    }
+    let stat = crate::kernel::stat(&both[0]).unwrap();
+    for file in &both {
+        let (number, inode) = (file.as_raw_fd(), (stat.st_dev, stat.st_ino));
+        let [shown, aside] = files.leave(number, inode, Nanos(0), &mut sink);
+        assert!(shown.end <= 2 << 20 && aside.is_empty());
+    }
+}
+
+#[test]
+fn a_descriptor_that_another_observer_leaves_is_followed_from_where_it_is() {
+    let scratch = Scratch::new("left");
+    let path = scratch.join("data");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let process = File::open("/proc/self").unwrap();
+    let (mut files, mut sink) = (OpenFiles::default(), RecordingSink::default());
+    let mut file = File::open(&path).unwrap();
+    let (number, stat) = (file.as_raw_fd(), crate::kernel::stat(&file).unwrap());
+    let discover = |files: &mut OpenFiles| {
+        while files.discover(process.as_fd(), None, Allowance::endless()).unwrap() {}
+    };
+    discover(&mut files);
+    files.leave(number, (stat.st_dev, stat.st_ino), Nanos(0), &mut sink);
+    file.read_exact(&mut vec![0; 256 << 10]).unwrap();
+    discover(&mut files);
+    assert!(files.holds_any() && !files.open.contains_key(&number));
+    files.take_back(number);
+    discover(&mut files);
+    assert_eq!(files.open[&number].position, 256 << 10);
+}
