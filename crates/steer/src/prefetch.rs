@@ -286,7 +286,7 @@ impl Prefetcher {
         &self.requested
     }
 
-    /// Looks what has arrived, and has more prefetched. The next poll may use `allowance`.
+    /// Looks what has arrived, and has more prefetched. A poll may use `allowance`.
     pub(crate) fn advance(&mut self, now: Nanos, allowance: Allowance) {
         self.requested.clear();
         self.share();

@@ -5,7 +5,7 @@
 //!                                       |  to: beyond it, not looked for again
 //! ```
 //! # Invariants
-//! - A horizon holds until something changes that lies before it, for the order it was met in.
+//! - A horizon holds for its order until its entry is used, the walk goes on, or a listing goes.
 
 use super::directories::{Directories, Level};
 use super::habits::Habits;

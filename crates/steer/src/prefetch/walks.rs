@@ -82,7 +82,7 @@ pub(super) struct WalkDriver {
     answered: Option<Nanos>,
     /// The time of the last poll.
     now: Nanos,
-    /// What a poll may use, from the end of the last one on.
+    /// What may be used of the poll that goes on, and after its end of the next one.
     allowance: Option<Allowance>,
     /// Of walks that are forgotten; of all, the bytes.
     counts: EntryStats,
@@ -292,13 +292,15 @@ impl WalkDriver {
         known.peek().is_none() || known.any(|(_, row)| is_so(row))
     }
 
-    /// Takes in what workers have done, and gives them up to `room_max` requests more. The next
-    /// poll may use `allowance`.
+    /// Takes in what was told and what workers have done, for which a part of `allowance` may be
+    /// used, and gives them up to `room_max` requests more.
     pub(super) fn advance(&mut self, now: Nanos, room_max: usize, allowance: Allowance) {
         self.now = now;
         if self.used.is_none() && self.requests.is_empty() {
             return;
         }
+        // Whatever this poll has used: beside many processes that is all that it may.
+        self.allowance = Some(allowance.share(TAKEN_IN_ONE_IN));
         self.take_told(now);
         self.roots.expire(now);
         while !self.is_spent()
@@ -481,6 +483,8 @@ impl WalkDriver {
     }
 }
 
+/// The part of what a poll may use that is there for what was told and done, at least.
+const TAKEN_IN_ONE_IN: u64 = 4;
 /// Requests that run while their device is not known.
 const UNKNOWN_RUNNING_MAX: usize = 16;
 /// The slowest of the devices that answer at all are faster.
