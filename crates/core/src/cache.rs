@@ -14,6 +14,7 @@
 //!                    invalidate.rs truncate, invalidate
 //!                    change.rs     ranges and lengths that the store changes itself
 //!                    outcomes.rs   what became of each window, for reports
+//!   audit()       -> audit.rs      counts, counted anew, for tests
 //! ```
 //!
 //! # Invariants
@@ -38,6 +39,7 @@ use crate::queue::Links;
 use crate::readahead::{Bounds, Readahead};
 use crate::units::{FileId, FrameId, HandleId, Nanos, PageId, PageIndex, RequestId};
 
+mod audit;
 mod change;
 mod demand;
 mod frames;

@@ -8,6 +8,8 @@
 //! # Invariants
 //! - A signal of real time that forerun forwards comes after all that it forwards before: what the
 //!   program has counted by then is all that there is.
+//! - The program takes its signals as messages: a handler of Python's that is due just before the
+//!   program waits would have to wait for the next signal.
 
 use std::fs;
 use std::process::Command;
@@ -19,15 +21,13 @@ use forerun_testkit::{Scratch, installed};
 const TERMINAL: &str = r#"
 import fcntl, os, pty, signal, struct, sys, termios, time
 log, words = sys.argv[1], sys.argv[2:]
-names = "HUP INT QUIT WINCH".split()
 counter = """
 import os, signal, sys
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-def count(number, _): os.write(log, f"{signal.Signals(number).name} ".encode())
-for name in "HUP INT QUIT WINCH RTMIN".split():
-    signal.signal(getattr(signal, "SIG" + name), count)
+counted = {getattr(signal, "SIG" + name) for name in "HUP INT QUIT WINCH RTMIN".split()}
+signal.pthread_sigmask(signal.SIG_BLOCK, counted)
 os.write(log, f"{os.getpid()} {os.getppid()} ".encode())
-while True: signal.pause()
+while True: os.write(log, f"{signal.Signals(signal.sigwait(counted)).name} ".encode())
 """
 told = os.pipe()
 leader, terminal = pty.fork()
@@ -45,18 +45,21 @@ if leader == 0:
     os._exit(0)
 def words_of_log():
     return open(log).read().split() if os.path.exists(log) else []
-def until(holds):
-    while not holds(): time.sleep(0.001)
-until(lambda: len(words_of_log()) >= 2)
+def until(holds, what):
+    given_up = time.monotonic() + 300
+    while not holds():
+        if time.monotonic() > given_up: sys.exit(f"{what} did not come")
+        time.sleep(0.001)
+until(lambda: len(words_of_log()) >= 2, "the program")
 program, first = map(int, words_of_log()[:2])
 # Alone, the parent is the leader.
 first = program if first == leader else first
 def expect(name, send):
     before = len(words_of_log())
     send()
-    until(lambda: "SIG" + name in words_of_log()[before:])
+    until(lambda: "SIG" + name in words_of_log()[before:], name)
     os.kill(first, signal.SIGRTMIN)
-    until(lambda: "SIGRTMIN" in words_of_log()[before:])
+    until(lambda: "SIGRTMIN" in words_of_log()[before:], f"RTMIN after {name}")
     print(name, words_of_log()[before:].count("SIG" + name))
 expect("INT", lambda: os.write(terminal, b"\x03"))
 expect("QUIT", lambda: os.write(terminal, b"\x1c"))

@@ -147,6 +147,22 @@ impl FileWrites {
         changes || self.held(now)
     }
 
+    /// Whether it has something to write or to sync.
+    pub(super) fn has_any(&self) -> bool {
+        !self.unwritten.is_empty() || !self.is_synced()
+    }
+
+    /// Whether a sync of it is in flight.
+    pub(super) fn is_syncing(&self) -> bool {
+        self.syncing
+    }
+
+    /// Its pages: dirty, being written, unsynced.
+    pub(super) fn counts(&self) -> [u32; 3] {
+        let dirty = u32::try_from(self.dirty.len()).expect("pages are bounded by the frames");
+        [dirty, self.writing, self.unsynced.len()]
+    }
+
     /// Whether nothing waits for a sync.
     fn is_synced(&self) -> bool {
         self.unsynced.is_empty() && self.altered.is_none()
@@ -521,8 +537,7 @@ impl Cache {
 
     /// Keeps the list of files with something to write or to sync.
     fn note_dirty_file(&mut self, file: FileId) {
-        let writes = &self.file(file).writes;
-        if writes.unwritten.is_empty() && writes.is_synced() {
+        if !self.file(file).writes.has_any() {
             self.dirty_files.remove(&file);
         }
     }

@@ -41,6 +41,7 @@ fn a_page_in_a_range_takes_a_frame_of_its_partition() {
     let stats = (counts(&world, 0), counts(&world, 1));
     assert_eq!((stats.0.misses, stats.1.misses), (4, 5));
     assert_eq!((stats.0.evicted_by_misses, stats.1.evicted_by_misses), (2, 2));
+    assert_eq!((stats.0.inserted, stats.1.inserted), (3, 4), "two are in flight");
 }
 
 #[test]

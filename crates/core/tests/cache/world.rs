@@ -86,6 +86,7 @@ impl World {
     pub(crate) fn send(&mut self, event: Event<'_>) -> String {
         drive(&mut self.cache, self.now, event, &mut self.actions, &mut self.outside);
         assert!(self.cache.stats().balanced(), "{:?}", self.cache.stats());
+        self.cache.audit();
         self.check_outcomes();
         self.outside.seen.drain(..).collect::<Vec<_>>().join(", ")
     }

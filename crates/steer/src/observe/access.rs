@@ -126,13 +126,15 @@ const EVICTED_ONE_IN: u64 = 8;
 
 #[cfg(test)]
 pub(crate) mod recording {
-    //! A sink for tests: it follows every reader and records what is reported.
+    //! A sink for tests: it follows readers, of every file or of one, and records what is reported.
 
     use super::*;
 
     /// The reports so far.
     #[derive(Default)]
     pub(crate) struct RecordingSink {
+        /// The inode of the only file that is followed: other tests of this process read others.
+        pub(crate) only: Option<u64>,
         pub(crate) cursors: u32,
         pub(crate) reads: Vec<(u32, Range<u64>, bool)>,
         pub(crate) closed: Vec<CursorId>,
@@ -141,7 +143,10 @@ pub(crate) mod recording {
 
     impl AccessSink for RecordingSink {
         fn process(&mut self, _pid: i32, _processor: Option<Nanos>) {}
-        fn open(&mut self, _: Nanos, _: File, _: &Stat, _: u64) -> Option<CursorId> {
+        fn open(&mut self, _: Nanos, _: File, stat: &Stat, _: u64) -> Option<CursorId> {
+            if self.only.is_some_and(|inode| inode != stat.st_ino) {
+                return None;
+            }
             self.cursors += 1;
             Some(CursorId(self.cursors))
         }

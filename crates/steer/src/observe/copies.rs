@@ -39,9 +39,9 @@ impl Copies {
         self.of.contains_key(&number)
     }
 
-    /// Each copy with the descriptor that is followed for it.
-    pub(super) fn pairs(&self) -> impl Iterator<Item = (i32, i32)> {
-        self.of.iter().map(|(&copy, &followed)| (copy, followed))
+    /// The descriptor that is followed for the copy `number`.
+    pub(super) fn followed(&self, number: i32) -> Option<i32> {
+        self.of.get(&number).copied()
     }
 
     /// The descriptor `number` is new; `others` stand for the same file and are no copies.
@@ -51,19 +51,33 @@ impl Copies {
             return;
         }
         for other in others.into_iter().take(COMPARED_MAX) {
-            match is_same_description(self.process, number, other) {
-                Ok(true) => {
+            match self.are_one(number, other) {
+                Some(true) => {
                     self.of.insert(number, other);
                     return;
                 }
-                Ok(false) => {}
-                Err(why) => {
-                    // One may have been closed since, or the process has ended.
-                    self.is_refused |= !matches!(why, Errno::BADF | Errno::SRCH);
-                    return;
-                }
+                Some(false) => {}
+                None => return,
             }
         }
+    }
+
+    /// Whether the copy `number` is none any more: it was closed, and its number is used anew.
+    pub(super) fn is_parted(&mut self, number: i32) -> bool {
+        let followed = self.of[&number];
+        let is_parted = self.are_one(number, followed) == Some(false);
+        if is_parted {
+            self.of.remove(&number);
+        }
+        is_parted
+    }
+
+    /// Whether two descriptors are copies of each other, where the kernel tells.
+    fn are_one(&mut self, number: i32, other: i32) -> Option<bool> {
+        let told = is_same_description(self.process, number, other);
+        // One may have been closed since, or the process has ended.
+        self.is_refused |= told.is_err_and(|why| !matches!(why, Errno::BADF | Errno::SRCH));
+        told.ok()
     }
 
     /// The descriptor `number` is followed no more: the first of its copies is.
@@ -71,9 +85,8 @@ impl Copies {
         if self.of.remove(&number).is_some() || self.of.is_empty() {
             return;
         }
-        let Some((next, _)) = self.pairs().find(|&(_, followed)| followed == number) else {
-            return;
-        };
+        let mut copies = self.of.iter().filter(|&(_, &followed)| followed == number);
+        let Some((&next, _)) = copies.next() else { return };
         self.of.remove(&next);
         for followed in self.of.values_mut().filter(|followed| **followed == number) {
             *followed = next;

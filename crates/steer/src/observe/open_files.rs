@@ -168,12 +168,39 @@ impl OpenFiles {
         let (run, cursor, moving, aside) = (0..0, None, None, None);
         let file =
             OpenFile { info, inode, position, run, cursor, may_write, is_left, moving, aside };
+        self.compare(number, inode);
+        self.open.insert(number, file);
+    }
+
+    /// The descriptor `number` stands for a file that others may stand for as well.
+    fn compare(&mut self, number: i32, inode: Inode) {
         let Self { open, copies, .. } = self;
-        let is_followed =
-            |&(other, file): &(&i32, &OpenFile)| file.inode == inode && !copies.is_copy(*other);
+        let is_followed = |&(other, file): &(&i32, &OpenFile)| {
+            *other != number && file.inode == inode && !copies.is_copy(*other)
+        };
         let alike: Vec<i32> = open.iter().filter(is_followed).map(|(&other, _)| other).collect();
         copies.add(number, alike);
-        open.insert(number, file);
+    }
+
+    /// Copies stand where those stand that are followed for them, but for one that was opened anew
+    /// since, or whose leader was: `shown` has their positions.
+    fn keep_copies(&mut self, shown: &[(i32, u64)]) {
+        for &(number, position) in shown {
+            let Some(followed) = self.copies.followed(number) else { continue };
+            let to = self.open.get(&followed).map_or(position, |followed| followed.position);
+            let is_parted = to != position && self.copies.is_parted(number);
+            let copy = self.open.get_mut(&number).expect("it is retained");
+            if !is_parted {
+                copy.stands_at(to);
+                continue;
+            }
+            // One that was opened anew begins at its head; that of a leader goes on.
+            if position < copy.position {
+                copy.stands_at(0);
+            }
+            let inode = copy.inode;
+            self.compare(number, inode);
+        }
     }
 
     /// Reports the positions that moved; what `allowance` is too short for moves later. Whether any
@@ -192,11 +219,14 @@ impl OpenFiles {
         let mut moved = Vec::new();
         self.is_cut = false;
         let mut has_gone_on = false;
+        let mut shown = Vec::new();
         let copies = &mut self.copies;
         self.open.retain(|&number, file| {
             let descriptor = descriptor(&file.info, file.inode);
             match descriptor {
-                Some(_) if copies.is_copy(number) => {}
+                Some(descriptor) if copies.is_copy(number) => {
+                    shown.push((number, descriptor.position));
+                }
                 Some(descriptor) => {
                     let at = file.at(process, descriptor.position);
                     moved.extend(file.has_moved_to(at).then(|| Moved::of(file, number, at)));
@@ -210,6 +240,7 @@ impl OpenFiles {
             descriptor.is_some()
         });
         if moved.is_empty() {
+            self.keep_copies(&shown);
             return has_gone_on;
         }
         // What only reads has its share of the counts first, then what was read before.
@@ -246,13 +277,7 @@ impl OpenFiles {
             file.move_to(process, number, to, by, now, sink);
         }
         self.counter.end(counted, self.is_cut);
-        for (copy, followed) in self.copies.pairs() {
-            if let Some(at) = self.open.get(&followed).map(|file| file.position)
-                && let Some(copy) = self.open.get_mut(&copy)
-            {
-                copy.stands_at(at);
-            }
-        }
+        self.keep_copies(&shown);
         true
     }
 

@@ -1,7 +1,7 @@
 //! Positions of this process's own descriptors, and what becomes of them.
 
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 
 use forerun_testkit::Scratch;
 
@@ -58,15 +58,15 @@ fn what_is_read_through_copies_of_a_descriptor_counts_once() {
     let path = scratch.join("data");
     std::fs::write(&path, vec![7; 24 * PART]).unwrap();
     let process = File::open("/proc/self").unwrap();
-    let mut sink = RecordingSink::default();
     let mut files = OpenFiles::new(i32::try_from(std::process::id()).unwrap());
     let first = File::open(&path).unwrap();
+    let mut sink = sink_of(&first);
     let other = File::open(&path).unwrap();
     let mut copies = Vec::from([(); 3].map(|()| first.try_clone().unwrap()));
     copies.push(first);
     let process = process.as_fd();
     while files.discover(process, None, Allowance::endless()).unwrap() {}
-    assert_eq!(files.open.len() - files.copies.pairs().count(), 2, "{:?}", files.copies);
+    assert_eq!(copies_of(&files, &other), 3, "{:?}", files.copies);
     for nth in 0..24 {
         // The one that is followed is closed on the way, and then its follower.
         if nth % 8 == 7 {
@@ -77,9 +77,62 @@ fn what_is_read_through_copies_of_a_descriptor_counts_once() {
         copies[nth % count].read_exact(&mut vec![0; PART]).unwrap();
         files.poll(process, Nanos(0), Allowance::endless(), &mut sink);
     }
-    let reads: u64 = sink.reads.iter().map(|(_, range, _)| range.end - range.start).sum();
-    assert_eq!(reads, 24 * PART as u64);
-    drop(other);
+    assert_eq!(bytes_read(&sink), 24 * PART as u64);
+}
+
+#[test]
+fn a_copy_that_is_opened_anew_is_followed_by_itself() {
+    const PART: usize = 64 << 10;
+    let scratch = Scratch::new("parted");
+    let path = scratch.join("data");
+    std::fs::write(&path, vec![7; 24 * PART]).unwrap();
+    let process = File::open("/proc/self").unwrap();
+    let (process, known) = (process.as_fd(), File::open(&path).unwrap());
+    for anew in 0..2 {
+        let mut files = OpenFiles::new(i32::try_from(std::process::id()).unwrap());
+        let first = File::open(&path).unwrap();
+        let mut sink = sink_of(&first);
+        let first = OwnedFd::from(first);
+        let mut both = [first.try_clone().unwrap(), first];
+        both.sort_unstable_by_key(AsRawFd::as_raw_fd);
+        let mut poll = || {
+            while files.discover(process, None, Allowance::endless()).unwrap() {}
+            files.poll(process, Nanos(0), Allowance::endless(), &mut sink);
+            copies_of(&files, &known)
+        };
+        let read = |file: &OwnedFd| rustix::io::read(file, &mut vec![0; PART]).unwrap();
+        for nth in 0..8 {
+            assert_eq!(poll(), 1);
+            assert_eq!(read(&both[nth % 2]), PART);
+        }
+        poll();
+        rustix::io::dup2(File::open(&path).unwrap(), &mut both[anew]).unwrap();
+        for nth in 0..8 {
+            assert_eq!(read(&both[nth % 2]), PART);
+            poll();
+        }
+        assert_eq!(poll(), 0);
+        // Of a leader that was opened anew it is not known where the first read began.
+        let (least, most) = ([15, 16][anew] * PART as u64, 16 * PART as u64);
+        assert!((least..=most).contains(&bytes_read(&sink)), "{anew}: {:?}", sink.reads);
+    }
+}
+
+/// A sink that follows `file` alone.
+fn sink_of(file: &File) -> RecordingSink {
+    let inode = crate::kernel::stat(file).unwrap().st_ino;
+    RecordingSink { only: Some(inode), ..RecordingSink::default() }
+}
+
+/// The descriptors of `file` that are known as copies.
+fn copies_of(files: &OpenFiles, file: &File) -> usize {
+    let inode = crate::kernel::stat(file).unwrap().st_ino;
+    let of_it = files.open.iter().filter(|(_, known)| known.inode.1 == inode);
+    of_it.filter(|(number, _)| files.copies.is_copy(**number)).count()
+}
+
+fn bytes_read(sink: &RecordingSink) -> u64 {
+    sink.reads.iter().map(|(_, range, _)| range.end - range.start).sum()
 }
 
 #[test]

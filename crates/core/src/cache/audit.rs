@@ -1,0 +1,57 @@
+//! What is counted beside the frames and requests, counted anew: for tests and fuzzers.
+//!
+//! # Invariants
+//! - Nothing is changed, and nothing that decides asks for it: it takes a time that grows with the
+//!   cache.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use super::{Cache, File, FileId, State};
+
+impl Cache {
+    /// Compares counts that are kept with what they count.
+    ///
+    /// # Panics
+    /// A count is another, a row of a request is lost or free twice, or a file that has something
+    /// to write is not among those that are looked through for it.
+    pub fn audit(&self) {
+        let mut unwritten = BTreeMap::<FileId, [u32; 3]>::new();
+        for (_, frame) in self.frames.iter().filter(|(_, frame)| !frame.doomed) {
+            let at = match frame.state {
+                State::Dirty => 0,
+                State::Writing => 1,
+                State::Unsynced => 2,
+                State::Free
+                | State::Claimed
+                | State::InFlight
+                | State::Filling
+                | State::Clean
+                | State::Lingering => continue,
+            };
+            unwritten.entry(frame.page.file).or_default()[at] += 1;
+        }
+        let sum = |at: usize| unwritten.values().map(|counts| counts[at]).sum::<u32>();
+        assert_eq!(self.dirty_unwritten, sum(0), "dirty pages");
+        assert_eq!(self.unsynced, sum(2), "unsynced pages");
+        assert_eq!(self.dirty_pages, sum(0) + sum(1) + sum(2), "pages that are not durable");
+        for (file, File { writes, .. }) in &self.files {
+            let [dirty, writing, unsynced] = unwritten.get(file).copied().unwrap_or_default();
+            assert_eq!(writes.counts(), [dirty, writing, unsynced], "{file:?}");
+            // What is cut while its sync runs stays listed until that ends.
+            let (is_listed, has_any) = (self.dirty_files.contains(file), writes.has_any());
+            assert!(is_listed || !has_any, "{file:?} has something to write, and is not listed");
+            assert!(!is_listed || has_any || writes.is_syncing(), "{file:?} is listed for nothing");
+        }
+        self.audit_rows();
+    }
+
+    /// The rows of requests are in use, or free once.
+    fn audit_rows(&self) {
+        let free: BTreeSet<u32> = self.rows_free.iter().copied().collect();
+        assert_eq!(free.len(), self.rows_free.len(), "a row is free once");
+        for (at, row) in (0..).zip(&self.rows) {
+            let is_used = row.nodes > 0 || row.remaining > 0 && !row.failed;
+            assert_eq!(is_used, !free.contains(&at), "{row:?}");
+        }
+    }
+}
