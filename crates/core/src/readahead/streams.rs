@@ -277,11 +277,7 @@ impl Streams {
                 return self.strided(demand, id, stream, stride);
             }
         }
-        let passed = demand.first.abs_diff(stream.from);
-        if self.is_lonely(stream.file) && u64::from(stream.used) * FEW_USED < passed {
-            return None;
-        }
-        if self.is_sparse(&stream, demand.first) {
+        if self.is_by_chance(&stream, demand.first) || self.is_sparse(&stream, demand.first) {
             return None;
         }
         stream.stride = None;
@@ -322,6 +318,12 @@ impl Streams {
         let (passed, used) = (page.abs_diff(stream.from), u64::from(stream.used.max(1)));
         let gaps = passed.saturating_sub(used);
         stream.direction == Direction::Forward && gaps / used > u64::from(self.through_max)
+    }
+
+    /// Whether the reader that came to the marker `page` may be none of `stream`.
+    fn is_by_chance(&self, stream: &Stream, page: PageIndex) -> bool {
+        let passed = page.abs_diff(stream.from);
+        self.is_lonely(stream.file) && u64::from(stream.used) * FEW_USED < passed
     }
 
     /// Whether nearly all reads of the file were lone: then chance looks like streams at times.
