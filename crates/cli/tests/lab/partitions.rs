@@ -117,7 +117,7 @@ fn what_is_wrong_with_a_partition_is_said_in_one_line() {
     let folder = Scratch::new("partitions-refused");
     folder.file("a.txt", "1\n2\n3\n");
     #[rustfmt::skip]
-    let rows: [(&[&str], &str); 10] = [
+    let rows: [(&[&str], &str); 11] = [
         (&["own"],                                    "expected NAME=SIZE[,min"),
         (&["own=2:lru"],                              "expected NAME=SIZE[,min"),
         (&["own=2:lru:offset=4K"],                    "expected offset=A..B, file=PATTERN"),
@@ -125,6 +125,7 @@ fn what_is_wrong_with_a_partition_is_said_in_one_line() {
         (&["own=2:lur:file=*"],                       "the nearest is `lru`"),
         (&["own=2:lru+off:file=*"],                   "leave out the readahead"),
         (&["own=2:lru:file=*", "own=2:lru:file=*"],   "two partitions are named `own`"),
+        (&["rest=2:lru:file=*"],                      "`rest` is the partition of what no rule takes"),
         (&["own=2,4:lru:file=*"],                     "expected NAME=SIZE[,min=SIZE]"),
         (&["own=2,min=x:lru:file=*"],                 "expected pages (1000)"),
         (&["own=11:lru:file=*"],                      "the partitions want 11 frames"),

@@ -271,6 +271,9 @@ impl fmt::Display for SettingsError {
                     name.escape_debug()
                 )
             }
+            Self::Twice { name } if name == REST => {
+                write!(f, "`{REST}` is the partition of what no rule takes: take another name")
+            }
             Self::Twice { name } => write!(f, "two partitions are named `{name}`"),
             Self::NoPartition { name, known } => {
                 write!(
