@@ -27,12 +27,14 @@ use forerun_console::{machine, output};
 use forerun_core::device::DeviceKind;
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{float, ratio, seconds};
-use forerun_report::{ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment, page};
+use forerun_report::{
+    ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment, page, remove_parts,
+};
 use forerun_steer::explain::{
     self, Cause, DeviceFacts, FileSummary, InitialResidency, Pattern, Prediction, ProgramSummary,
     SmallReads, StreamSummary, WaitBasis,
 };
-use forerun_steer::{SessionError, within};
+use forerun_steer::{SessionError, end_late, within};
 use rustix::fs::{major, minor};
 
 use crate::run::{ObserveFlag, given_up};
@@ -88,6 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         }
         Err(error) => return Err(error.into()),
     };
+    end_late(remove_parts);
     for line in summary.bug.iter().cloned().chain(given_up(summary.calls_given_up)) {
         note(&line);
     }

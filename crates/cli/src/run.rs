@@ -13,11 +13,11 @@ use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
 use forerun_console::{output, specs};
 use forerun_core::params::{Bytes, Param as _};
-use forerun_report::quantity;
+use forerun_report::{quantity, remove_parts};
 use forerun_steer::abilities::{Abilities, abilities};
 use forerun_steer::learn::{self, LearnSettings, Learning, store};
 use forerun_steer::run::{self, Ended, RunError, Settings};
-use forerun_steer::{ObserverKind, SessionError, shim};
+use forerun_steer::{ObserverKind, SessionError, end_late, shim};
 
 use stats::{Record, lines};
 pub(crate) use stats::{given_up, not_observed};
@@ -121,6 +121,9 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
             }
             Err(error) => return Err(error.into()),
         };
+    if is_reported {
+        end_late(remove_parts);
+    }
     let tell = |text: &str| {
         if !args.quiet {
             note(text);

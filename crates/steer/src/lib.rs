@@ -57,4 +57,4 @@ mod wire;
 
 pub use aside::within;
 pub use observe::{ObserverKind, shim};
-pub use session::{STACK_BYTES_MIN, SessionError, StartError, small_stack};
+pub use session::{STACK_BYTES_MIN, SessionError, StartError, end_late, small_stack};

@@ -50,8 +50,8 @@ pub struct Recording {
     pub bug: Option<String>,
 }
 
-/// Runs `words`, a program and its arguments, and records what it uses. Signals that came until
-/// its end were the program's; from then on they end this process as ever.
+/// Runs `words`, a program and its arguments, and records what it uses. Signals stay blocked, as in
+/// all that runs a program; see [`end_late`](crate::end_late).
 ///
 /// # Errors
 /// The program did not start, or the system refused something; see [`SessionError`].
@@ -71,7 +71,6 @@ pub fn record(kind: &ObserverKind, words: &[OsString]) -> Result<Recording, Sess
     };
     let run = session::Run { words, kind, output: None, is_reported: true, is_saved: false };
     let Watched { status, ran, used: _, report } = session::watch(run, make, seen)?;
-    session::accept_signals();
     let is_observed = report.is_some();
     let (seen, calls_given_up, bug) = match report {
         Some(report) => (report.seen, report.calls_given_up, report.bug),

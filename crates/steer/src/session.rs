@@ -50,7 +50,7 @@ use inherited::Inherited;
 pub use inherited::{STACK_BYTES_MIN, small_stack};
 pub use program::StartError;
 use program::{Program, Start};
-pub(crate) use signals::accept as accept_signals;
+pub use signals::end_late;
 use signals::{BATCH, Signals};
 pub(crate) use usage::Usage;
 

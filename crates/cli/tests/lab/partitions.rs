@@ -125,7 +125,7 @@ fn what_is_wrong_with_a_partition_is_said_in_one_line() {
         (&["own=2:lur:file=*"],                       "the nearest is `lru`"),
         (&["own=2:lru+off:file=*"],                   "leave out the readahead"),
         (&["own=2:lru:file=*", "own=2:lru:file=*"],   "two partitions are named `own`"),
-        (&["rest=2:lru:file=*"],                      "`rest` is the partition of what no rule takes"),
+        (&["rest=2:lru:file=*"],                      "`rest` is the partition of what"),
         (&["own=2,4:lru:file=*"],                     "expected NAME=SIZE[,min=SIZE]"),
         (&["own=2,min=x:lru:file=*"],                 "expected pages (1000)"),
         (&["own=11:lru:file=*"],                      "the partitions want 11 frames"),

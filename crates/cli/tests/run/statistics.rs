@@ -1,11 +1,17 @@
-//! Statistics that go to a pipe.
+//! Statistics and reports that go to a pipe.
+//!
+//! # Invariants
+//! - What waits for a reader can be ended by a signal.
 
 use std::fs::{self, File};
-use std::process::Command;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use forerun_testkit::{installed, until};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::rig::folder;
@@ -44,4 +50,29 @@ fn statistics_are_lost_where_their_pipe_has_no_reader_and_none_is_waited_for() {
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
     let stats: Value = serde_json::from_str(&reader.join().unwrap()).unwrap();
     assert_eq!(stats["status"], 3);
+}
+
+#[test]
+fn a_signal_ends_what_waits_for_the_reader_of_its_results() {
+    for words in ["run --stats", "explain", "explain --json", "trace record -o trace.jsonl"] {
+        let folder = folder("a_signal_ends_what_waits_for_the_reader_of_its_results");
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+        while writer.write(&[0; 4096]).is_ok() {}
+        fcntl_setfl(&writer, OFlags::empty()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
+        command.args(words.split(' ')).args(["--", "true"]).current_dir(&folder);
+        command.stdin(Stdio::null()).stdout(writer.try_clone().unwrap()).stderr(writer);
+        let mut child = command.spawn().unwrap();
+        let mut status = None;
+        // One that comes before the program's end is the program's.
+        until(|| {
+            let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+            status = child.try_wait().unwrap();
+            status.is_some()
+        });
+        let signal = status.and_then(|status| status.signal());
+        assert_eq!(signal, Some(Signal::TERM.as_raw()), "{words}: {status:?}");
+        drop(reader);
+    }
 }

@@ -30,10 +30,16 @@ impl Cache {
             };
             unwritten.entry(frame.page.file).or_default()[at] += 1;
         }
-        let sum = |at: usize| unwritten.values().map(|counts| counts[at]).sum::<u32>();
-        assert_eq!(self.dirty_unwritten, sum(0), "dirty pages");
-        assert_eq!(self.unsynced, sum(2), "unsynced pages");
-        assert_eq!(self.dirty_pages, sum(0) + sum(1) + sum(2), "pages that are not durable");
+        let pages = |at: usize| unwritten.values().map(|counts| counts[at]).sum::<u32>();
+        assert_eq!(self.dirty_unwritten, pages(0), "dirty pages");
+        assert_eq!(self.unsynced, pages(2), "unsynced pages");
+        assert_eq!(self.dirty_pages, pages(0) + pages(1) + pages(2), "pages that are not durable");
+        let queued = |at: usize| -> usize {
+            self.files.values().map(|file| file.writes.waiting()[at]).sum()
+        };
+        assert_eq!(self.promised as usize, queued(0), "promised pages");
+        assert_eq!(self.throttled as usize, queued(1), "throttled writes and changes");
+        assert_eq!(self.flushing as usize, queued(2), "flushes");
         for (file, File { writes, .. }) in &self.files {
             let [dirty, writing, unsynced] = unwritten.get(file).copied().unwrap_or_default();
             assert_eq!(writes.counts(), [dirty, writing, unsynced], "{file:?}");
@@ -45,13 +51,24 @@ impl Cache {
         self.audit_rows();
     }
 
-    /// The rows of requests are in use, or free once.
+    /// The rows of requests are in use, or free once, and know what points to them.
     fn audit_rows(&self) {
+        let mut nodes = BTreeMap::<u32, u32>::new();
+        let mut point = |row: u32| *nodes.entry(row).or_default() += 1;
+        for (_, frame) in self.frames.iter() {
+            let mut at = frame.waiters;
+            while let Some(waiter) = self.waiters.get(at as usize) {
+                point(waiter.row);
+                at = waiter.next;
+            }
+        }
+        self.starved.iter().for_each(|page| point(page.row));
         let free: BTreeSet<u32> = self.rows_free.iter().copied().collect();
         assert_eq!(free.len(), self.rows_free.len(), "a row is free once");
         for (at, row) in (0..).zip(&self.rows) {
             let is_used = row.nodes > 0 || row.remaining > 0 && !row.failed;
             assert_eq!(is_used, !free.contains(&at), "{row:?}");
+            assert_eq!(row.nodes, nodes.get(&at).copied().unwrap_or(0), "{row:?}");
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::units::{Nanos, PageIndex};
 /// A page for which no frame was to be had.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StarvedPage {
-    row: u32,
+    pub(super) row: u32,
     page: PageId,
     node: Node,
     /// It is to be written whole: there is nothing to fetch.

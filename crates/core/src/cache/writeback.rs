@@ -163,6 +163,11 @@ impl FileWrites {
         [dirty, self.writing, self.unsynced.len()]
     }
 
+    /// Its pages that are promised, its writes that are throttled, its flushes.
+    pub(super) fn waiting(&self) -> [usize; 3] {
+        [self.promised as usize, self.throttled.len(), self.flushes.len()]
+    }
+
     /// Whether nothing waits for a sync.
     fn is_synced(&self) -> bool {
         self.unsynced.is_empty() && self.altered.is_none()

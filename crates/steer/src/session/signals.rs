@@ -21,7 +21,8 @@
 //!
 //! # Invariants
 //! - The signals are blocked from before the program's start to its end, so none is lost and none
-//!   ends this process while the program runs on.
+//!   ends this process while the program runs on. After its end, one that comes while results are
+//!   written ends this process only where that takes longer than it should.
 //! - What the kernel sends to a process group reaches the program once. Of what a process sends
 //!   nothing tells whether the group got it or this process alone, so it is always forwarded: a
 //!   signal twice is noticed, one that is lost has a program run on for ever.
@@ -37,6 +38,8 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::time::Duration;
+use std::{process, thread};
 
 use rustix::process::{Pid, getpid, getsid};
 
@@ -60,22 +63,17 @@ pub(crate) struct Forwarded {
 impl Signals {
     /// Blocks the signals for this thread and all that it starts.
     pub(crate) fn block() -> io::Result<Self> {
-        let mut set = MaybeUninit::uninit();
-        // SAFETY: `sigemptyset` initialises the set that it is given, and the others get
-        // initialised ones; null asks for no old mask.
-        let failed = unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for signal in BLOCKED.iter().copied().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()) {
-                libc::sigaddset(set.as_mut_ptr(), signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut())
-        };
+        let all = BLOCKED.iter().copied().chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+        let set = set_of(&all.collect::<Vec<_>>());
+        // SAFETY: the set is initialised; null asks for no old mask.
+        let failed =
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
         if failed != 0 {
             return Err(io::Error::from_raw_os_error(failed));
         }
         // SAFETY: the set is initialised; -1 asks for a new descriptor.
         let fd =
-            unsafe { libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+            unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -180,20 +178,75 @@ fn is_for_one(number: libc::c_int) -> bool {
     }
 }
 
-/// Lets the signals of a terminal, and TERM, end this process again once its program has ended;
-/// what came until now was meant for the program.
-pub(crate) fn accept() {
-    let mut set = MaybeUninit::uninit();
+/// The program has ended, and this process has results to write. Where that takes longer than
+/// [`LATE`], the signals of a terminal, and TERM, end this process again, after `clean_up`; what
+/// came until now was meant for the program.
+pub fn end_late(clean_up: impl FnOnce() + Send + 'static) {
+    while awaited(ENDING, true).is_some() {}
+    let ends = move || {
+        thread::sleep(LATE);
+        while let Some(signal) = awaited(ENDING, false) {
+            if !is_ignored(signal) {
+                clean_up();
+                end_by(signal);
+            }
+        }
+    };
+    // Without room for a thread, they are blocked until the end.
+    let _ = thread::Builder::new().name("forerun-late".into()).spawn(ends);
+}
+
+/// The first of the blocked `signals` that is pending; unless only what `is_there` counts, it is
+/// waited for. None, too, where the wait fails.
+fn awaited(signals: &[libc::c_int], is_there: bool) -> Option<libc::c_int> {
     let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `sigemptyset` initialises the set that it is given, and the others get initialised
-    // ones; null asks for no facts of a signal, and for no old mask.
+    let time = if is_there { &raw const none } else { std::ptr::null() };
+    let set = set_of(signals);
+    loop {
+        // SAFETY: the set is initialised; null asks for no facts of a signal, and for no end.
+        let signal = unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), time) };
+        if signal > 0 {
+            return Some(signal);
+        }
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return None;
+        }
+    }
+}
+
+/// Whether this process was started with `signal` ignored.
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: null sets no action; zeros are an action, if the call fails.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Ends this process by `signal`.
+fn end_by(signal: libc::c_int) -> ! {
+    let set = set_of(&[signal]);
+    // SAFETY: the set is initialised; null asks for no old mask. The default action of `signal`
+    // ends the process in this thread, the only one that does not block it.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::kill(libc::getpid(), signal);
+    }
+    process::exit(128 + signal)
+}
+
+fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` initialises the set that it is given, and the others get an
+    // initialised one.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+        for &signal in signals {
             libc::sigaddset(set.as_mut_ptr(), signal);
         }
-        while libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &raw const none) > 0 {}
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+        set.assume_init()
     }
 }
 
@@ -272,6 +325,10 @@ const BLOCKED: &[libc::c_int] = &[
     libc::SIGSYS,
 ];
 
+/// Signals that end a process which has results to write.
+const ENDING: &[libc::c_int] = &[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+/// What writing them takes at most, but for a reader or a server that keeps it waiting.
+const LATE: Duration = Duration::from_secs(1);
 /// Signals that the kernel sends to a process for what it and its children do.
 const OWN: &[libc::c_int] = &[
     libc::SIGCHLD,

@@ -18,11 +18,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::note;
-use forerun_console::{interrupt, output};
+use forerun_console::output;
 use forerun_core::walk::EntryKind;
+use forerun_report::remove_parts;
 use forerun_sim::walks::{AccessTrace, Call, CallKind, Tree, names};
 use forerun_steer::record::{self, RecordedCall, RecordedKind, Recording};
-use forerun_steer::{ObserverKind, SessionError};
+use forerun_steer::{ObserverKind, SessionError, end_late};
 
 /// What `trace record` takes.
 #[derive(clap::Args)]
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         }
         Err(error) => return Err(error.into()),
     };
-    interrupt::install()?;
+    end_late(remove_parts);
     for line in not_observed(&recording) {
         note(&line);
     }
