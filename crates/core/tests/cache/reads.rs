@@ -411,3 +411,20 @@ fn pages_of_a_cancelled_read_do_not_reach_the_next_one() {
     assert_eq!(world.arrive(9, 1), "serve 2:9, done 2");
     assert_eq!(world.arrive(10, 1), "serve 3:10, done 3");
 }
+
+#[test]
+fn fetches_that_follow_each_other_show_the_rate_of_a_device_with_an_arm() {
+    let mut world = World::with(100, "streams", |settings| {
+        (settings.request_pages_max, settings.ahead_pages_max) = (4, 1);
+    });
+    for (request, from) in [(1, 1), (2, 34), (3, 67)] {
+        world.read(request, from, 32);
+        for first in (from..from + 32).step_by(4) {
+            world.now.0 += 1_000_000;
+            world.arrive(first, 4);
+        }
+    }
+    let estimate = world.cache.device().expect("the policy asks for it");
+    assert!(estimate.known.rate, "{estimate:?}");
+    assert_eq!(estimate.profile.bytes_per_second, 16_384_000);
+}
