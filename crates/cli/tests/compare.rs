@@ -195,6 +195,31 @@ fn what_writes_is_run_again_and_again_with_yes() {
 }
 
 #[test]
+fn a_file_that_is_inherited_for_writing_is_told_before_anything_runs() {
+    let place = Place::new("inherited");
+    place.file("kept", 10);
+    #[rustfmt::skip]
+    let rows = [ // redirections    flags   status  what is said
+        ("7<>kept",                 "",     1,      "descriptor 7, open for writing"),
+        ("9>>kept",                 "",     1,      "descriptor 9, open for writing"),
+        ("7<>kept",                 "-y",   0,      ""),
+        ("7<kept 8>/dev/null",      "",     0,      ""),
+    ];
+    for (redirections, flags, status, said) in rows {
+        let line = format!("exec \"$@\" -n 1 {flags} -- cat kept {redirections}");
+        let command = place.compare(&[]);
+        let words = [command.get_program()].into_iter().chain(command.get_args());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line, "sh"]).args(words).stdin(Stdio::null());
+        shell.current_dir(command.get_current_dir().expect("it is set"));
+        shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = shell.output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{redirections}: {}", errors(&output));
+        assert!(errors(&output).contains(said), "{redirections}: {}", errors(&output));
+    }
+}
+
+#[test]
 fn exit_statuses_that_differ_are_an_error_and_equal_ones_are_told() {
     let place = Place::new("status");
     let turns = "test -e mark && exit 3; touch mark";

@@ -183,6 +183,9 @@ struct FileRow {
     bytes: u64,
     request_bytes: u64,
     cursors: u32,
+    /// Of these, those that are open in the core: one at least, once one was, as the core forgets
+    /// with the last one how reads of the file turned out.
+    open: u32,
 }
 
 impl Planner {
@@ -294,7 +297,7 @@ impl Planner {
             self.cursors.push(None);
         }
         let &PlannedFile { file, device, bytes, request_bytes } = file;
-        let row = FileRow { device, bytes, request_bytes, cursors: 0 };
+        let row = FileRow { device, bytes, request_bytes, cursors: 0, open: 0 };
         self.files.entry(file).or_insert(row).cursors += 1;
         self.cursors[at] = Some(StreamCursor::new(file, position, self.settings.pace.clone()));
         Some(CursorId(u32::try_from(at).expect("below CURSORS_MAX")))
@@ -350,9 +353,11 @@ impl Planner {
         self.drop_pending(now, cursor, &(0..u64::MAX));
         let row = self.cursors[cursor.index()].take()?;
         if row.is_open {
+            self.keep_open(now, row.file);
             self.send(now, Event::Close { handle: cursor.handle() });
         }
         let file = self.files.get_mut(&row.file)?;
+        file.open -= u32::from(row.is_open);
         assert!(file.cursors > 0, "a cursor is open on a file with cursors");
         file.cursors -= 1;
         if file.cursors > 0 {
@@ -367,6 +372,18 @@ impl Planner {
         }
         self.drop_fetched(now);
         Some(row.file)
+    }
+
+    /// The last cursor of `file` that is open in the core is about to be closed: opens another.
+    fn keep_open(&mut self, now: Nanos, file: FileId) {
+        if self.files.get(&file).is_none_or(|row| row.open > 1) {
+            return;
+        }
+        let is_of_it = |row: &Option<StreamCursor>| row.as_ref().is_some_and(|it| it.file == file);
+        if let Some(at) = self.cursors.iter().position(is_of_it) {
+            let at = u32::try_from(at).expect("below CURSORS_MAX");
+            self.open_handle(now, CursorId(at));
+        }
     }
 
     fn next_prefetch_id(&mut self) -> PrefetchId {

@@ -415,3 +415,55 @@ fn arrive_all(planner: &mut RangePlanner, now: Nanos) {
         planner.arrived(now, fetch.id, fetch.end - fetch.start);
     }
 }
+
+/// Reads at random places, as `run` sees those of `pread`: each by a cursor of its own, that gives
+/// way to the next ones, while another holds the file.
+#[test]
+fn random_reads_are_not_read_ahead_for() {
+    const FILE: u64 = 128 * MIB;
+    #[rustfmt::skip]
+    let rows = [ // bytes   reads   percent that may be fetched in vain
+        (4_096,             2_000,  1),
+        (16_384,            1_500,  1),
+        (65_536,            700,    10),
+        (262_144,           150,    30), // a third of the file
+    ];
+    for (bytes, reads, most) in rows {
+        let settings = settings(64 * MIB, 256 * MIB, "streams:first=1M,through=4K");
+        let (mut planner, mut chance) = (Planner::new(settings).unwrap(), Prng::new(7));
+        let file = PlannedFile { file: FileId(0), device: 0, bytes: FILE, request_bytes: MIB };
+        let first = planner.open(&file, 0).unwrap();
+        let mut cached = BTreeSet::new();
+        let (mut open, mut ahead) = (Vec::new(), 0);
+        for nth in 0..reads {
+            let now = Nanos::from_micros(nth * 100);
+            let start = chance.below(FILE / bytes) * bytes;
+            let range = start..start + bytes;
+            let cursor = planner.open_again(first, start).unwrap();
+            let access = Access { cursor, range: range.clone(), follows: false, processor: None };
+            let is_cached = planner.probe(&access).is_some_and(|probe| {
+                let mut pages = probe.start / PAGE_BYTES..probe.end.div_ceil(PAGE_BYTES);
+                pages.all(|page| cached.contains(&page))
+            });
+            planner.read(now, &access, is_cached);
+            cached.extend(range.start / PAGE_BYTES..range.end / PAGE_BYTES);
+            let mut requests = Vec::new();
+            planner.issue(now, 20, &mut requests);
+            for PrefetchRequest { id, range, .. } in requests {
+                let pages = range.start / PAGE_BYTES..range.end / PAGE_BYTES;
+                ahead += pages.filter(|page| cached.insert(*page)).count() as u64;
+                planner.complete(now, id, RequestState::Cached);
+            }
+            open.push(cursor);
+            if open.len() == 16 {
+                open.drain(..).for_each(|cursor| assert_eq!(planner.close(now, cursor), None));
+            }
+        }
+        let read = reads * bytes / PAGE_BYTES;
+        assert!(ahead * 100 <= read * most, "{bytes}: {ahead} pages ahead of {read}");
+        for cursor in open {
+            assert_eq!(planner.close(Nanos(1 << 40), cursor), None);
+        }
+        assert_eq!(planner.close(Nanos(1 << 40), first), Some(FileId(0)));
+    }
+}

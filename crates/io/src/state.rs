@@ -177,8 +177,14 @@ impl StateFolder {
 fn check_owner(path: &Path, file: &File, bytes_max: u64) -> Result<(), StateError> {
     let found = file.metadata().map_err(|error| StateError::Io(path.to_owned(), error))?;
     let is_own = found.uid() == geteuid().as_raw() && found.mode() & OTHERS_WRITE == 0;
-    let is_sound = found.is_dir() || found.is_file() && found.len() <= bytes_max;
-    if is_own && is_sound { Ok(()) } else { Err(StateError::OfOthers(path.to_owned())) }
+    if !is_own || !found.is_dir() && !found.is_file() {
+        return Err(StateError::OfOthers(path.to_owned()));
+    }
+    if found.is_file() && found.len() > bytes_max {
+        let why = format!("it has {} bytes, {bytes_max} at most are read: not used", found.len());
+        return Err(StateError::Io(path.to_owned(), io::Error::other(why)));
+    }
+    Ok(())
 }
 
 /// The name of the lock.

@@ -4,6 +4,7 @@
 //! - Without `--yes` nothing is changed, and a program of which that cannot be known is not run.
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -14,6 +15,7 @@ use forerun_core::units::Nanos;
 use forerun_report::quantity::seconds;
 use forerun_steer::StartError;
 use forerun_steer::compare::{Changes, ReadFile, TraceError, Traced, timed, trace};
+use rustix::fs::OFlags;
 use serde_json::Value;
 
 use super::text::{Unit, files, together};
@@ -60,6 +62,9 @@ fn find(args: &Args) -> Result<Option<FirstRun>, Failure> {
         require_yes(args, "samples do not show what a program writes")?;
         return sampled(args);
     }
+    if let Some(number) = inherited_for_writing() {
+        require_yes(args, &format!("it inherits descriptor {number}, open for writing a file"))?;
+    }
     let changes = if args.yes { Changes::Allowed } else { Changes::Refused };
     let (input, [output, errors]) =
         (args.open_input().context("cannot read the input")?, args.outputs()?);
@@ -76,6 +81,23 @@ fn find(args: &Args) -> Result<Option<FirstRun>, Failure> {
             sampled(args)
         }
     }
+}
+
+/// A descriptor beyond the standard ones through which the program could write a file: no call on a
+/// path shows that.
+fn inherited_for_writing() -> Option<u32> {
+    let entries = fs::read_dir("/proc/self/fd").ok()?;
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.filter(|number| *number > 2).find(|number| {
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
+        let flags = OFlags::from_bits_retain(flags);
+        let is_file = fs::metadata(format!("/proc/self/fd/{number}"))
+            .is_ok_and(|it| it.is_file() || it.file_type().is_block_device());
+        let is_for_writing = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
+        is_file && is_for_writing && !flags.contains(OFlags::CLOEXEC)
+    })
 }
 
 fn require_yes(args: &Args, why: &str) -> Result<()> {

@@ -108,7 +108,7 @@ impl Planner {
     }
 
     /// Opens the cursor's handle in the core. Returns whether it is open.
-    fn open_handle(&mut self, now: Nanos, cursor: CursorId) -> bool {
+    pub(super) fn open_handle(&mut self, now: Nanos, cursor: CursorId) -> bool {
         let Some(row) = self.cursors[cursor.index()].as_ref() else { return false };
         if row.is_open {
             return true;
@@ -120,6 +120,7 @@ impl Planner {
         }
         self.send(now, Event::Open { handle: cursor.handle(), file, partition, file_pages });
         self.cursors[cursor.index()].as_mut().expect("it was there").is_open = true;
+        self.files.get_mut(&file).expect("it has cursors").open += 1;
         true
     }
 

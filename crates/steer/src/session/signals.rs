@@ -178,9 +178,9 @@ fn is_for_one(number: libc::c_int) -> bool {
     }
 }
 
-/// The program has ended, and this process has results to write. Where that takes longer than
-/// [`LATE`], the signals of a terminal, and TERM, end this process again, after `clean_up`; what
-/// came until now was meant for the program.
+/// The program has ended, and this process has results to write. Where that takes longer than a
+/// second, the signals of a terminal, and TERM, end this process again, after `clean_up`; what came
+/// until now was meant for the program.
 pub fn end_late(clean_up: impl FnOnce() + Send + 'static) {
     while awaited(ENDING, true).is_some() {}
     let ends = move || {

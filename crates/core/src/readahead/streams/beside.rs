@@ -1,14 +1,15 @@
 //! Misses just behind cached pages: how many come there, beside how many chance would bring.
 //!
 //! ```text
-//!   a miss of a file of n pages, k of which lone reads have left in the cache
-//!     chance += k / n          what reads at random would come to
+//!   a miss of c pages of a file of n, k places of which lone reads have left in the cache
+//!     chance += k / (n / c)    what reads at random would come to
 //!     seen   += 1              if the page before it is cached
 //! ```
-//! Of `seen` misses as many are chance as chance brings, and the others are of streams that take
-//! turns. Windows of `w` pages there waste `w * chance`, and bring `w * (seen - chance)` to use.
-//! What may be wasted is a page in so many random reads (`ODDS`), and one in [`WASTED_ONE_IN`] of
-//! what streams use:
+//! Random reads of many pages are taken for reads of records of that size: one ends where another
+//! may begin. Of `seen` misses as many are chance as chance brings, and the others are of streams
+//! that take turns. Windows of `w` pages there waste `w * chance`, and bring `w * (seen - chance)`
+//! to use. What may be wasted is a page in so many random reads (`ODDS`), and one in
+//! [`WASTED_ONE_IN`] of what streams use:
 //!
 //! ```text
 //!   w * chance <= w_0 * chance + w * (seen - chance) / WASTED_ONE_IN
@@ -28,11 +29,11 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// A miss in a file of `pages`, of which lone reads have left `places` in the cache; `is_seen`:
-    /// the page before it is cached.
-    pub(super) fn missed(&mut self, pages: u64, places: u64, is_seen: bool) {
+    /// A miss in a file of so many `records` of its size, of which lone reads have left `places` in
+    /// the cache; `is_seen`: the page before it is cached.
+    pub(super) fn missed(&mut self, records: u64, places: u64, is_seen: bool) {
         self.seen += u64::from(is_seen);
-        self.chance += places.min(pages) * ONE / pages.max(1);
+        self.chance += places.min(records) * ONE / records.max(1);
     }
 
     /// The largest window behind cached pages, where random reads alone allow `pages / places`.

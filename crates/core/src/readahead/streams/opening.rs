@@ -72,7 +72,7 @@ impl Streams {
 
     /// Whether a miss belongs to a stream.
     fn begun(&mut self, demand: &Demand) -> Option<Opening> {
-        let (first, file) = (demand.first, demand.file);
+        let (first, count, file) = (demand.first, demand.count, demand.file);
         let previous = window::previous_page(demand, self.page_bytes);
         let is_next = demand.opens_request && window::follows(first, previous);
         let expected = demand.stream.and_then(|id| self.live.get(id));
@@ -86,7 +86,7 @@ impl Streams {
         if first > 0 && demand.opens_request && !is_next && !expected {
             // Behind what a stream's window has brought, chance has other odds.
             let is_seen = demand.cached_before > 0 && demand.stream.is_none();
-            row.beside.missed(demand.all_pages, places, is_seen);
+            row.beside.missed(demand.all_pages / u64::from(count), places, is_seen);
         }
         let affordable = |odds, beside| affordable(demand.all_pages, places, odds, beside);
         let more = affordable(ODDS, beside).min(self.begins_with(demand, places));

@@ -58,6 +58,16 @@ fn names_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
+fn a_list_that_is_too_large_is_refused_for_that() {
+    let scratch = Scratch::new("learned-large");
+    let store = Store::at(&scratch.join("l")).unwrap();
+    store.update("x", PATIENCE, with("/1")).unwrap();
+    fs::File::options().write(true).open(store.path("x")).unwrap().set_len(1 << 40).unwrap();
+    let why = store.load("x").unwrap_err().to_string();
+    assert!(why.contains("1099511627776 bytes") && why.contains("at most"), "{why}");
+}
+
+#[test]
 fn what_others_could_have_written_is_refused() {
     let scratch = Scratch::new("learned-others");
     let store = Store::at(&scratch.join("l")).unwrap();
