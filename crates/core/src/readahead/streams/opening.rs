@@ -14,6 +14,7 @@ use super::{
     Beside, Cause, Decision, Demand, Direction, GROWTH, OPENING_MIN, Stream, Streams, Window,
     pages_u32, window,
 };
+use crate::device::DeviceKind;
 use crate::readahead::StreamId;
 use crate::units::PageIndex;
 
@@ -86,7 +87,9 @@ impl Streams {
         if first > 0 && demand.opens_request && !is_next && !expected {
             // Behind what a stream's window has brought, chance has other odds.
             let is_seen = demand.cached_before > 0 && demand.stream.is_none();
-            row.beside.missed(demand.all_pages / u64::from(count), places, is_seen);
+            // What an arm reads on costs little beside its access: there chance is of pages.
+            let size = if demand.device.kind == DeviceKind::SeekBound { 1 } else { count };
+            row.beside.missed(demand.all_pages / u64::from(size), places, is_seen);
         }
         let affordable = |odds, beside| affordable(demand.all_pages, places, odds, beside);
         let more = affordable(ODDS, beside).min(self.begins_with(demand, places));
