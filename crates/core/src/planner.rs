@@ -376,7 +376,7 @@ impl Planner {
 
     /// The last cursor of `file` that is open in the core is about to be closed: opens another.
     fn keep_open(&mut self, now: Nanos, file: FileId) {
-        if self.files.get(&file).is_none_or(|row| row.open > 1) {
+        if self.files.get(&file).is_none_or(|row| row.open > 1 || row.cursors == 1) {
             return;
         }
         let is_of_it = |row: &Option<StreamCursor>| row.as_ref().is_some_and(|it| it.file == file);
