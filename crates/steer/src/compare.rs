@@ -29,6 +29,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use crate::kernel::Stat;
 use crate::open::is_regular;
 
+pub use crate::aside::descriptors::inherited_for_writing;
 pub use evict::{Eviction, Kept, KeptReason, drop_everything, evict};
 pub use timed::{TimedRun, timed};
 pub use trace::{Changes, TraceError, Traced, trace};

@@ -4,7 +4,6 @@
 //! - Without `--yes` nothing is changed, and a program of which that cannot be known is not run.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -14,8 +13,9 @@ use forerun_console::{interrupt, output};
 use forerun_core::units::Nanos;
 use forerun_report::quantity::seconds;
 use forerun_steer::StartError;
-use forerun_steer::compare::{Changes, ReadFile, TraceError, Traced, timed, trace};
-use rustix::fs::OFlags;
+use forerun_steer::compare::{
+    Changes, ReadFile, TraceError, Traced, inherited_for_writing, timed, trace,
+};
 use serde_json::Value;
 
 use super::text::{Unit, files, together};
@@ -81,23 +81,6 @@ fn find(args: &Args) -> Result<Option<FirstRun>, Failure> {
             sampled(args)
         }
     }
-}
-
-/// A descriptor beyond the standard ones through which the program could write a file: no call on a
-/// path shows that.
-fn inherited_for_writing() -> Option<u32> {
-    let entries = fs::read_dir("/proc/self/fd").ok()?;
-    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    numbers.filter(|number| *number > 2).find(|number| {
-        let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
-        let flags = OFlags::from_bits_retain(flags);
-        let is_file = fs::metadata(format!("/proc/self/fd/{number}"))
-            .is_ok_and(|it| it.is_file() || it.file_type().is_block_device());
-        let is_for_writing = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
-        is_file && is_for_writing && !flags.contains(OFlags::CLOEXEC)
-    })
 }
 
 fn require_yes(args: &Args, why: &str) -> Result<()> {

@@ -1,4 +1,4 @@
-//! What is counted beside the frames and requests, counted anew: for tests and fuzzers.
+//! What is counted beside the frames and requests, counted anew: for tests.
 //!
 //! # Invariants
 //! - Nothing is changed, and nothing that decides asks for it: it takes a time that grows with the

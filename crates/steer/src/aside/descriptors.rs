@@ -23,12 +23,13 @@ use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use forerun_core::units::Nanos;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, fcntl_getfl};
 use rustix::io::{FdFlags, fcntl_getfd};
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
 use super::{LEFT_AFTER, is_readable};
 use crate::kernel::stat;
+use crate::open::writes;
 
 /// A process that closes files of this one.
 #[derive(Debug)]
@@ -145,6 +146,20 @@ fn inherited() -> (Vec<RawFd>, Vec<RawFd>) {
         kind.is_ok_and(|kind| matches!(kind, FileType::RegularFile | FileType::Directory))
     };
     numbers.into_iter().filter(is_handed_on).partition(|number| !is_file(number))
+}
+
+/// A descriptor beyond the standard ones through which a program that inherits it can write a file:
+/// no call on a path shows that.
+#[must_use]
+pub fn inherited_for_writing() -> Option<RawFd> {
+    let (others, files) = inherited();
+    files.into_iter().chain(others).filter(|number| *number > 2).find(|&number| {
+        // SAFETY: the descriptor is used for these calls alone, which fail where it is closed.
+        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        let kind = stat(fd).map(|stat| stat.kind());
+        kind.is_ok_and(|kind| matches!(kind, FileType::RegularFile | FileType::BlockDevice))
+            && fcntl_getfl(fd).is_ok_and(|flags| writes(flags.bits()))
+    })
 }
 
 /// Whether a POSIX lock of this process would go with the descriptor `number`.

@@ -182,10 +182,10 @@ fn is_for_one(number: libc::c_int) -> bool {
 /// second, the signals of a terminal, and TERM, end this process again, after `clean_up`; what came
 /// until now was meant for the program.
 pub fn end_late(clean_up: impl FnOnce() + Send + 'static) {
-    while awaited(ENDING, true).is_some() {}
+    while ending(true).is_some() {}
     let ends = move || {
         thread::sleep(LATE);
-        while let Some(signal) = awaited(ENDING, false) {
+        while let Some(signal) = ending(false) {
             if !is_ignored(signal) {
                 clean_up();
                 end_by(signal);
@@ -196,12 +196,12 @@ pub fn end_late(clean_up: impl FnOnce() + Send + 'static) {
     let _ = thread::Builder::new().name("forerun-late".into()).spawn(ends);
 }
 
-/// The first of the blocked `signals` that is pending; unless only what `is_there` counts, it is
-/// waited for. None, too, where the wait fails.
-fn awaited(signals: &[libc::c_int], is_there: bool) -> Option<libc::c_int> {
+/// The first of [`ENDING`] that is pending; unless only what `is_there` counts, it is waited for.
+/// None, too, where the wait fails.
+fn ending(is_there: bool) -> Option<libc::c_int> {
     let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let time = if is_there { &raw const none } else { std::ptr::null() };
-    let set = set_of(signals);
+    let set = set_of(ENDING);
     loop {
         // SAFETY: the set is initialised; null asks for no facts of a signal, and for no end.
         let signal = unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), time) };
@@ -237,7 +237,8 @@ fn end_by(signal: libc::c_int) -> ! {
     process::exit(128 + signal)
 }
 
-fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
+/// A mask of `signals`.
+pub(super) fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: `sigemptyset` initialises the set that it is given, and the others get an
     // initialised one.

@@ -25,7 +25,7 @@ use std::time::Duration;
 use super::inherited::is_pending;
 use super::observing::{self, CONTINUED, STOPPED};
 use super::program::Program;
-use super::signals::{Forwarded, Signals};
+use super::signals::{Forwarded, Signals, set_of};
 use crate::aside::Aside;
 
 /// Stops this process by `signal`, which has stopped the program, until one of them is to go on.
@@ -94,13 +94,11 @@ fn stop_with(
 
 /// Stops this process by `signal`, where that stops it.
 fn stop(signal: libc::c_int) {
-    let (mut set, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    // SAFETY: `sigemptyset` and the first `pthread_sigmask` initialise what they are given, before
-    // it is used; the mask is of this thread, and becomes what it was.
+    let (set, mut before) = (set_of(&[signal]), MaybeUninit::uninit());
+    // SAFETY: the set is initialised, and the first `pthread_sigmask` initialises the mask before,
+    // which the second one uses; the mask is of this thread, and becomes what it was.
     unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), signal);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), before.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, before.as_mut_ptr());
         libc::raise(signal);
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
     }

@@ -122,7 +122,7 @@ fn a_copy_that_is_opened_anew_is_followed_by_itself() {
 /// would have its share of what was read.
 fn discover_alone(files: &mut OpenFiles, process: BorrowedFd<'_>, file: &File) {
     while files.discover(process, None, Allowance::endless()).unwrap() {}
-    let inode = crate::kernel::stat(file).unwrap().st_ino;
+    let inode = inode_of(file);
     let OpenFiles { open, copies, .. } = files;
     open.retain(|&number, known| {
         let is_it = known.inode.1 == inode;
@@ -135,15 +135,18 @@ fn discover_alone(files: &mut OpenFiles, process: BorrowedFd<'_>, file: &File) {
 
 /// A sink that follows `file` alone.
 fn sink_of(file: &File) -> RecordingSink {
-    let inode = crate::kernel::stat(file).unwrap().st_ino;
-    RecordingSink { only: Some(inode), ..RecordingSink::default() }
+    RecordingSink { only: Some(inode_of(file)), ..RecordingSink::default() }
 }
 
 /// The descriptors of `file` that are known as copies.
 fn copies_of(files: &OpenFiles, file: &File) -> usize {
-    let inode = crate::kernel::stat(file).unwrap().st_ino;
+    let inode = inode_of(file);
     let of_it = files.open.iter().filter(|(_, known)| known.inode.1 == inode);
     of_it.filter(|(number, _)| files.copies.is_copy(**number)).count()
+}
+
+fn inode_of(file: &File) -> u64 {
+    crate::kernel::stat(file).unwrap().st_ino
 }
 
 fn bytes_read(sink: &RecordingSink) -> u64 {
