@@ -52,6 +52,8 @@ struct Bytes {
     left: u64,
     /// Of these, bytes that were counted while positions were read, and may show at the next poll.
     late: u64,
+    /// Since the start of the process.
+    all: u64,
 }
 
 impl Counter {
@@ -59,6 +61,11 @@ impl Counter {
     pub(crate) fn count(&mut self, before: Counts, after: Counts) -> Counted {
         let read = self.read.count(before.read, after.read);
         Counted { read, written: self.written.count(before.written, after.written) }
+    }
+
+    /// Bytes read since the start of the process, up to the last poll at which a position moved.
+    pub(crate) fn read(&self) -> u64 {
+        self.read.counted
     }
 
     /// The poll is over, and this is left of it; all of that may show later where it `is_cut`.
@@ -74,7 +81,7 @@ impl Count {
         self.counted = after;
         let left = new.saturating_add(self.not_shown);
         assert!(new <= left, "what is new is left");
-        Bytes { new, left, late: after.saturating_sub(before) }
+        Bytes { new, left, late: after.saturating_sub(before), all: after }
     }
 
     /// Calls that end as the count is read have counted and not moved a position yet.
@@ -87,9 +94,12 @@ impl Count {
 
 impl Counted {
     /// What has moved a position by `bytes`, which are not left any more. Descriptors that only
-    /// read are asked about before those that `may_write`.
-    pub(crate) fn moved_by(&mut self, bytes: u64, may_write: bool) -> MovedBy {
-        if may_write && self.written.takes(bytes) {
+    /// read are asked about before those that may write, of which is known what the process had
+    /// `read_before` they stood there.
+    pub(crate) fn moved_by(&mut self, bytes: u64, read_before: Option<u64>) -> MovedBy {
+        let may_write = read_before.is_some();
+        let read_since = self.read.all.saturating_sub(read_before.unwrap_or(0));
+        if may_write && (self.written.takes(bytes) || read_since < bytes) {
             return MovedBy::NOTHING_READ;
         }
         // Some calls are not counted.
@@ -169,11 +179,32 @@ mod tests {
         for (why, read, written, (bytes, may_write), (reads, last_read)) in rows {
             let all = Counts { read, written };
             let mut counted = Counter::default().count(all, all);
-            assert_eq!(counted.moved_by(bytes, may_write), MovedBy { reads, last_read }, "{why}");
+            assert_eq!(
+                counted.moved_by(bytes, may_write.then_some(0)),
+                MovedBy { reads, last_read },
+                "{why}"
+            );
         }
         let all = Counts { read: 15, written: 10 };
         let mut counted = Counter::default().count(all, all);
-        let by = [10, 5, 10].map(|bytes| counted.moved_by(bytes, true).reads);
+        let by = [10, 5, 10].map(|bytes| counted.moved_by(bytes, Some(0)).reads);
         assert_eq!(by, [false, true, true], "each count explains its bytes once");
+    }
+
+    #[test]
+    fn what_was_read_before_explains_no_move_of_what_may_write() {
+        let all = Counts { read: 15, written: 0 };
+        #[rustfmt::skip]
+        let rows = [ // read before, bytes, by reads
+            (Some(15),     1, false),
+            (Some(5),     10, true),
+            (Some(6),     10, false),
+            (Some(u64::MAX), 1, false),
+            (None,        10, true),
+        ];
+        for (read_before, bytes, reads) in rows {
+            let mut counted = Counter::default().count(all, all);
+            assert_eq!(counted.moved_by(bytes, read_before).reads, reads, "{read_before:?}");
+        }
     }
 }

@@ -64,8 +64,8 @@ struct OpenFile {
     /// What was reported of it last, in order.
     run: Range<u64>,
     cursor: Option<CursorId>,
-    /// Writes may have moved its position, too.
-    may_write: bool,
+    /// Writes may have moved its position, too: what was read before it stood there has not.
+    read_before: Option<u64>,
     /// Its position cannot be followed.
     is_left: bool,
     /// The call that moves its bytes from its position on.
@@ -157,17 +157,22 @@ impl OpenFiles {
         }
         self.left.remove(&number);
         let Some(info) = procfs::open_in(process, &format!("fdinfo/{number}")) else { return };
+        let read = |counts: Option<text::Counts>| counts.map(|counts| counts.read);
+        let before = read(self.count(process));
         let Some(descriptor) = descriptor(&info, inode) else { return };
-        // A process that has read nothing yet has inherited the descriptor as it is.
-        let counts = procfs::open_in(process, "io").and_then(|io| procfs::read(&io, text::counts));
-        let is_seen = self.closing.contains(&(number, inode));
-        let is_known = is_seen || counts.is_some_and(|counts| counts.read == 0);
-        let position = if is_known { descriptor.position } else { 0 };
-        let is_left = !reads_page_cache(descriptor.flags);
         let may_write = writes(descriptor.flags);
+        // A process that has read nothing yet has inherited the descriptor as it is. One that may
+        // write can have been moved by a child, whose counts are no part of its own before it ends.
+        let is_known = self.closing.contains(&(number, inode))
+            || before == Some(0) && read(self.count(process)) == Some(0)
+            || may_write && procfs::has_children(process);
+        let position = if is_known { descriptor.position } else { 0 };
+        let shown = descriptor.position - position;
+        let read_before = may_write.then(|| before.unwrap_or(0).saturating_sub(shown));
+        let is_left = !reads_page_cache(descriptor.flags);
         let (run, cursor, moving, aside) = (0..0, None, None, None);
         let file =
-            OpenFile { info, inode, position, run, cursor, may_write, is_left, moving, aside };
+            OpenFile { info, inode, position, run, cursor, read_before, is_left, moving, aside };
         self.compare(number, inode);
         self.open.insert(number, file);
     }
@@ -220,7 +225,7 @@ impl OpenFiles {
         self.is_cut = false;
         let mut has_gone_on = false;
         let mut shown = Vec::new();
-        let copies = &mut self.copies;
+        let (copies, read) = (&mut self.copies, self.counter.read());
         self.open.retain(|&number, file| {
             let descriptor = descriptor(&file.info, file.inode);
             match descriptor {
@@ -228,6 +233,9 @@ impl OpenFiles {
                     shown.push((number, descriptor.position));
                 }
                 Some(descriptor) => {
+                    if descriptor.position == file.position {
+                        file.has_stood_since(read, 0);
+                    }
                     let at = file.at(process, descriptor.position);
                     moved.extend(file.has_moved_to(at).then(|| Moved::of(file, number, at)));
                     has_gone_on |= file.go_on(process, number, now, sink);
@@ -269,7 +277,9 @@ impl OpenFiles {
                 }
                 ranges.push((file.inode, range));
             }
-            let by = file.moved_by(to, counted.as_mut());
+            let (from, by) = (file.position, file.moved_by(to, counted.as_mut()));
+            let shown = if by.reads { to - from } else { 0 };
+            file.has_stood_since(read, shown);
             if may_write && file.cursor.is_none() && by == MovedBy::NOTHING_READ {
                 file.stands_at(to);
                 continue;
@@ -361,7 +371,7 @@ impl OpenFiles {
 
 impl Moved {
     fn of(file: &OpenFile, number: i32, to: u64) -> Self {
-        Self { may_write: file.may_write, is_new: file.cursor.is_none(), number, to }
+        Self { may_write: file.may_write(), is_new: file.cursor.is_none(), number, to }
     }
 }
 
@@ -413,14 +423,24 @@ impl OpenFile {
         true
     }
 
+    fn may_write(&self) -> bool {
+        self.read_before.is_some()
+    }
+
+    /// It stands where it does since the process had read so much, or longer; its last move has
+    /// `shown` bytes of what was read.
+    fn has_stood_since(&mut self, read: u64, shown: u64) {
+        self.read_before = self.read_before.map(|before| read.max(before.saturating_add(shown)));
+    }
+
     /// What has moved its position to `to`.
     fn moved_by(&self, to: u64, counted: Option<&mut Counted>) -> MovedBy {
         let bytes = to.saturating_sub(self.position);
         match counted {
             // No count has the bytes of a call before it returns.
             _ if self.call_to(to).is_some() => MovedBy::uncounted(bytes, false),
-            Some(counted) => counted.moved_by(bytes, self.may_write),
-            None => MovedBy::uncounted(bytes, self.may_write),
+            Some(counted) => counted.moved_by(bytes, self.read_before),
+            None => MovedBy::uncounted(bytes, self.may_write()),
         }
     }
 
@@ -444,7 +464,7 @@ impl OpenFile {
         if self.cursor.is_none() {
             self.cursor = follow(process, number, self.inode, now, sink);
             self.is_left = self.cursor.is_none();
-            if let Some(cursor) = self.cursor.filter(|_| self.may_write && from > 0) {
+            if let Some(cursor) = self.cursor.filter(|_| self.may_write() && from > 0) {
                 sink.seek(now, cursor, from);
             }
         }

@@ -373,17 +373,11 @@ impl Process {
     /// Names the children of the threads of this process, `pid`.
     fn children(&self, pid: i32, mut child: impl FnMut(i32)) {
         let folder = self.folder.as_fd();
-        let mut of = |thread: i32| {
-            let list = procfs::open_in(folder, &format!("task/{thread}/children"));
-            let list = list.and_then(|list| procfs::read_whole(list, CHILDREN_BYTES_MAX).ok());
-            let list = list.unwrap_or_default();
-            let pids = str::from_utf8(&list).unwrap_or_default().split_ascii_whitespace();
-            pids.filter_map(|pid| pid.parse().ok()).for_each(&mut child);
-        };
+        let mut of = |thread| procfs::children(folder, thread).into_iter().for_each(&mut child);
         if procfs::thread_links(folder) == Ok(ONE_THREAD_LINKS) {
             return of(pid);
         }
-        procfs::threads(folder, THREADS_MAX).for_each(of);
+        procfs::threads(folder, procfs::PARENTS_MAX).for_each(of);
     }
 }
 
@@ -394,9 +388,5 @@ fn has_ended(pidfd: &OwnedFd) -> bool {
 
 /// Processes that are followed at a time.
 const PROCESSES_MAX: usize = 256;
-/// Of a longer list of children the first are found, and others once those have ended.
-const CHILDREN_BYTES_MAX: u64 = 16 << 10;
 /// Links of the folder of threads of a process with one.
 const ONE_THREAD_LINKS: u32 = 3;
-/// Threads of a process whose children are looked for.
-const THREADS_MAX: usize = 64;

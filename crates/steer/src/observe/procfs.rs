@@ -36,6 +36,19 @@ pub(crate) fn threads(process: BorrowedFd<'_>, max: usize) -> impl Iterator<Item
     entries.filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok()).take(max)
 }
 
+/// The children of a thread of a process, where the kernel lists them.
+pub(crate) fn children(process: BorrowedFd<'_>, thread: i32) -> Vec<i32> {
+    let list = open_in(process, &format!("task/{thread}/children"));
+    let list = list.and_then(|list| read_whole(list, CHILDREN_BYTES_MAX).ok()).unwrap_or_default();
+    let pids = str::from_utf8(&list).unwrap_or_default().split_ascii_whitespace();
+    pids.filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// Whether a process has children that it has not waited for.
+pub(crate) fn has_children(process: BorrowedFd<'_>) -> bool {
+    threads(process, PARENTS_MAX).any(|thread| !children(process, thread).is_empty())
+}
+
 /// Links of the folder of a process's threads: each thread is one, and the folder has two more.
 pub(crate) fn thread_links(process: BorrowedFd<'_>) -> Result<u32, Errno> {
     Ok(statx(process, "task", AtFlags::empty(), StatxFlags::NLINK)?.stx_nlink)
@@ -65,6 +78,10 @@ pub(crate) fn is_followed(stat: &Stat) -> bool {
 
 /// The kernel's own readahead is at the end of a smaller file before a poll sees it.
 pub(crate) const FOLLOWED_BYTES_MIN: u64 = 256 << 10;
+/// Threads of a process whose children are looked for.
+pub(crate) const PARENTS_MAX: usize = 64;
+/// Of a longer list of children the first are found, and others once those have ended.
+const CHILDREN_BYTES_MAX: u64 = 16 << 10;
 /// What a longer text than most takes.
 const TEXT_BYTES: usize = 4 << 10;
 /// The longest text of `/proc` that is read as a whole.

@@ -1,7 +1,8 @@
 //! Positions of this process's own descriptors, and what becomes of them.
 
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
+use std::process::{Command, Stdio};
 
 use forerun_testkit::Scratch;
 
@@ -48,6 +49,48 @@ fn what_is_written_is_not_followed_as_if_it_were_read() {
         files.poll(process.as_fd(), Nanos(0), Allowance::endless(), &mut sink);
         let known = &files.open[&number];
         assert_eq!((known.position, known.cursor), (nth << 18, None));
+    }
+}
+
+/// A shell has read elsewhere as much as its child writes by the descriptor that both have.
+#[test]
+fn what_a_child_writes_is_not_taken_for_what_its_parent_has_read() {
+    const SCRIPT: &str = r#"
+        read -r -n 300000 _ < "$0"; exec 3<> "$0"; echo; read -r
+        read -r -n 65536 _ <&3; read -r -n $1 _ < "$0"; echo; read -r
+        (head -c 8192 /dev/zero >&3; echo; read -r; head -c 90000 /dev/zero >&3; echo; read -r)
+        "#;
+    let scratch = Scratch::new("written-by-a-child");
+    let path = scratch.join("data");
+    #[rustfmt::skip]
+    let rows = [ // found after steps, polls at each, bytes read elsewhere, and by this descriptor
+        (0, 1, 1,      65536),
+        (0, 2, 20_000, 65536),
+        (1, 2, 20_000, 65536),
+        (2, 2, 20_000, 0),
+    ];
+    for (found_after, polls, elsewhere, expected) in rows {
+        std::fs::write(&path, vec![b'7'; 1 << 20]).unwrap();
+        let mut shell = Command::new("bash");
+        shell.args(["-c", SCRIPT]).arg(&path).arg(elsewhere.to_string());
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let mut steps = BufReader::new(shell.stdout.take().unwrap());
+        let process = File::open(format!("/proc/{}", shell.id())).unwrap();
+        let file = File::open(&path).unwrap();
+        let (mut files, mut sink) = (OpenFiles::default(), sink_of(&file));
+        for step in 0..4 {
+            steps.read_line(&mut String::new()).unwrap();
+            if step >= found_after {
+                discover_alone(&mut files, process.as_fd(), &file);
+                for _ in 0..polls {
+                    files.poll(process.as_fd(), Nanos(0), Allowance::endless(), &mut sink);
+                }
+            }
+            shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        }
+        assert!(shell.wait().unwrap().success());
+        assert_eq!(bytes_read(&sink), expected, "found after {found_after}: {:?}", sink.reads);
     }
 }
 
