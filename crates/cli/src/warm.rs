@@ -212,9 +212,11 @@ fn text(room: &Room, report: &Report, time: Nanos) -> String {
         quantity::bytes(report.bytes_fetched),
         quantity::time(seconds(time)),
     );
+    // Of a path that cannot be opened the bytes are not known.
+    let known = |bytes: u64| (bytes > 0).then(|| quantity::bytes(bytes));
     if !report.skipped.is_empty() {
         let row = |file: &SkippedFile| {
-            let bytes = quantity::bytes(file.bytes);
+            let bytes = known(file.bytes).unwrap_or_else(|| "-".to_owned());
             vec![file.path.display().to_string(), file.why.to_string(), bytes]
         };
         let (named, others) = report.skipped.split_at(report.skipped.len().min(NAMED));
@@ -223,8 +225,9 @@ fn text(room: &Room, report: &Report, time: Nanos) -> String {
         text += &output::table(&["not in memory", "why", "missing"], &rows, 2);
         if !others.is_empty() {
             let bytes = others.iter().map(|file| file.bytes).sum();
-            let (count, bytes) = (quantity::count(others.len() as u64), quantity::bytes(bytes));
-            let line = format!("and {count} more with {bytes}: --csv and --json name them\n");
+            let count = quantity::count(others.len() as u64);
+            let with = known(bytes).map_or(String::new(), |bytes| format!(" with {bytes}"));
+            let line = format!("and {count} more{with}: --csv and --json name them\n");
             text.push_str(&line);
         }
     }

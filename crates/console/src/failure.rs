@@ -11,6 +11,8 @@
 use std::fmt;
 use std::io::{self, Write as _};
 
+use forerun_report::plain;
+
 /// The exit status of a successful command.
 pub const DONE: u8 = 0;
 /// The exit status of a failed command.
@@ -96,11 +98,10 @@ pub fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{}", plain(&format!("forerun: {text}")));
 }
 
-/// `text` as one line without control characters.
+/// `text` as one line that obeys nothing in it.
 #[must_use]
 pub fn plain(text: &str) -> String {
-    let text = text.trim_end().replace("\r\n", " ").replace('\n', " ");
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    plain::text(&text.trim_end().replace("\r\n", " ").replace('\n', " "))
 }
 
 #[cfg(test)]
@@ -127,5 +128,6 @@ mod tests {
     #[test]
     fn a_message_is_one_harmless_line() {
         assert_eq!(plain("a\nb\r\nc\x1b[2J\n"), "a b c?[2J");
+        assert_eq!(plain("gpj.\u{202e}exe"), "gpj.?exe");
     }
 }

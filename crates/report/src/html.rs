@@ -8,6 +8,8 @@ use maud::{Markup, PreEscaped, Render, html};
 use serde::Serialize;
 use std::fmt::Write;
 
+use crate::plain::misleads;
+
 /// Text from a record, for an element or a quoted attribute of a template.
 pub(crate) struct Text<T>(pub(crate) T);
 
@@ -92,11 +94,6 @@ pub(crate) fn script_json(value: &impl Serialize) -> String {
         }
     }
     safe
-}
-
-fn misleads(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

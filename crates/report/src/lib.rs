@@ -33,6 +33,7 @@ mod file;
 mod gain;
 mod html;
 pub mod page;
+pub mod plain;
 pub mod quantity;
 mod record;
 mod shell;

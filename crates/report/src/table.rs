@@ -14,6 +14,7 @@
 
 use std::iter;
 
+use crate::plain;
 use crate::quantity::{bytes, count, figure, percent};
 use crate::record::Run;
 
@@ -56,7 +57,7 @@ const fn column(title: &'static str, width: usize, cell: fn(&Run) -> String) -> 
 }
 
 const COLUMNS: [Column; 12] = [
-    column("readahead", 16, |run| plain(&run.readahead)),
+    column("readahead", 16, |run| plain::text(&run.readahead)),
     column("streams", 7, |run| count(run.streams.into())),
     column("MB/s", 8, |run| figure(run.mb_per_second)),
     column("of limit", 8, |run| run.ratio_to_limit.map_or_else(|| "-".to_owned(), percent)),
@@ -67,7 +68,7 @@ const COLUMNS: [Column; 12] = [
     column("read", 8, |run| bytes(run.bytes_read)),
     column("wanted", 8, |run| bytes(run.bytes_wanted)),
     column("device", 0, device),
-    column("workload", 0, |run| plain(&run.workload)),
+    column("workload", 0, |run| plain::text(&run.workload)),
 ];
 
 /// The columns of every table.
@@ -81,7 +82,7 @@ fn device(run: &Run) -> String {
         Some(false) => " (cache off)",
         None => "",
     };
-    format!("{}{cache}", plain(&run.device))
+    format!("{}{cache}", plain::text(&run.device))
 }
 
 /// One line of cells and their widths; names are set to the left, figures to the right.
@@ -92,11 +93,6 @@ fn aligned(cells: impl Iterator<Item = (impl AsRef<str>, usize)>) -> String {
         if is_figure { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
     });
     cells.collect::<Vec<String>>().join("  ").trim_end().to_owned() + "\n"
-}
-
-/// `text` without control characters.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// The columns before this one and after the first hold figures.
