@@ -117,6 +117,9 @@ pub struct InFlight {
     /// When it was issued.
     pub since: Nanos,
     run: PageRun,
+    /// Its pages, from the first to the last, that a program has used as cached ones: the kernel
+    /// counts what is on its way.
+    used: Range<u64>,
     /// From the reader to its far end, in bytes.
     distance: u64,
     /// None of it was cached.
@@ -352,6 +355,14 @@ impl Planner {
     pub fn close(&mut self, now: Nanos, cursor: CursorId) -> Option<FileId> {
         self.drop_pending(now, cursor, &(0..u64::MAX));
         let row = self.cursors[cursor.index()].take()?;
+        if self.files.get(&row.file).is_some_and(|file| file.cursors == 1) {
+            // What is in flight comes, and is not looked at any more.
+            while let Some(at) = self.in_flight.iter().position(|it| it.file == row.file) {
+                let come = self.in_flight.remove(at).expect("it was there");
+                self.forget_ticket(&come);
+                self.came(now, come);
+            }
+        }
         if row.is_open {
             self.keep_open(now, row.file);
             self.send(now, Event::Close { handle: cursor.handle() });
@@ -364,12 +375,6 @@ impl Planner {
             return None;
         }
         self.files.remove(&row.file);
-        // What is in flight comes, and is not looked at any more.
-        let mut arrived = Vec::new();
-        self.take_in_flight(row.file, &(0..u64::MAX), &mut arrived);
-        for run in arrived {
-            self.arrived(now, &run);
-        }
         self.drop_fetched(now);
         Some(row.file)
     }

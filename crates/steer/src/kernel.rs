@@ -112,6 +112,15 @@ pub fn cached(file: &File, range: &Range<u64>) -> io::Result<Residency> {
     }))
 }
 
+/// How many pages of `range` were written and are not on the device yet, where the kernel tells.
+pub(crate) fn written(file: &File, range: &Range<u64>) -> Option<u64> {
+    if range.is_empty() {
+        return Some(0);
+    }
+    let counts = sys::cachestat(file, range).ok()?;
+    Some(counts.dirty.saturating_add(counts.writeback))
+}
+
 /// Whether the kernel counts what is cached of `file` in one call.
 pub(crate) fn counts_cached(file: &File) -> bool {
     sys::cachestat(file, &(0..page_size() as u64)).is_ok()

@@ -25,6 +25,7 @@
 //! | `open` | a file of a program, by its descriptor or path: a checked descriptor or a refusal |
 //! | `kernel` | prefetches a range, and tells what of it is cached |
 //! | `memory` | how many bytes may be prefetched |
+//! | `quota` | the share of a processor that control groups leave |
 //! | `abilities` | what this machine and this user's rights let forerun see |
 //! | `aside` | work that a file system may block, in a process of its own |
 //! | `wire` | values as bytes between such processes |
@@ -48,6 +49,7 @@ mod observe;
 mod open;
 mod pool;
 mod prefetch;
+mod quota;
 pub mod record;
 pub mod run;
 mod session;

@@ -5,7 +5,7 @@
 //! ```
 //! # Invariants
 //! - While requests are in flight, polling uses at most one part in `BUSY_ONE_IN` of a processor;
-//!   else it uses one in `IDLE_ONE_IN`, with the workers.
+//!   else it uses one in `IDLE_ONE_IN`, with the workers, of what control groups leave of one.
 
 mod learning;
 
@@ -26,6 +26,7 @@ use crate::observe::poll::{Allowance, INTERVAL_MIN, Interval, PAUSE_MAX, Pause, 
 use crate::observe::{ObserverKind, Observers};
 pub use crate::prefetch::EntryStats;
 use crate::prefetch::{Prefetcher, RememberedDevices};
+use crate::quota::Share;
 use crate::session::{self, Poller, SessionError, Watched};
 use crate::wire::wire;
 use learning::LearningSink;
@@ -362,10 +363,11 @@ impl Runner {
         if self.prefetcher.paid_for() > 0 || pays() { self.prefetcher.list_bytes() } else { 0 }
     }
 
-    /// The part of a processor that polls may use now.
+    /// The part of a processor that polls may use now. A program that waits leaves its share of one
+    /// to them; one that computes does not.
     fn one_in(&self, now: Nanos) -> u64 {
         let is_busy = self.prefetcher.is_attentive(now) || self.replays();
-        if is_busy { BUSY_ONE_IN } else { IDLE_ONE_IN }
+        if is_busy { BUSY_ONE_IN } else { Share::own().one_in(IDLE_ONE_IN) }
     }
 
     /// Reads how much memory is free, where prefetching depends on it.

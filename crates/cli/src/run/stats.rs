@@ -95,7 +95,7 @@ fn ahead(stats: &Stats) -> Option<String> {
     };
     (fetched > 0).then(|| {
         let wasted = bytes_of(bytes_wasted(stats), fetched);
-        format!("fetched {} ahead{late}, {wasted} of it not used", bytes(fetched))
+        format!("fetched {} ahead{late}, at most {wasted} of it not used", bytes(fetched))
     })
 }
 
@@ -158,7 +158,9 @@ pub(crate) fn not_observed(processes_skipped: u64, records_lost: u64) -> Vec<Str
 
 /// What file systems did not answer, as a line of text.
 pub(crate) fn given_up(calls: u64) -> Option<String> {
-    (calls > 0).then(|| format!("{calls} calls were given up: a file system did not answer"))
+    let were = if calls == 1 { "was" } else { "were" };
+    let calls_told = counted(calls, "call", "calls");
+    (calls > 0).then(|| format!("{calls_told} {were} given up: a file system did not answer"))
 }
 
 /// The statistics as JSON, in this order.
@@ -280,13 +282,16 @@ mod tests {
         let mut stats = Stats::default();
         assert_eq!(ahead(&stats), None);
         stats.planner.bytes_requested = 64 << 20;
-        assert_eq!(ahead(&stats).as_deref(), Some("fetched 64 MiB ahead, 0 B of it not used"));
+        assert_eq!(
+            ahead(&stats).as_deref(),
+            Some("fetched 64 MiB ahead, at most 0 B of it not used")
+        );
         stats.pages_unused = 256;
         stats.pages_late = 2;
         stats.entries.bytes = 1 << 20;
         stats.learned.unused_bytes = 1 << 20;
-        let told = "fetched 65 MiB ahead, 8 KiB (0.0 %) in flight when they were read, 2 MiB \
-                    (3.1 %) of it not used";
+        let told = "fetched 65 MiB ahead, 8 KiB (0.0 %) in flight when they were read, at most \
+                    2 MiB (3.1 %) of it not used";
         assert_eq!(ahead(&stats).as_deref(), Some(told));
         // Files that shrink leave pages that were never requested.
         stats.pages_unused = u64::MAX >> 13;

@@ -5,11 +5,11 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use forerun_steer::abilities::{CachedPages, abilities};
+use forerun_testkit::{installed, skip};
 use serde_json::Value;
 
 use crate::reading::{C, GO, compile};
-use forerun_testkit::installed;
-
 use crate::rig::{Data, MAPPED, Reader, explain, folder, holds, shim};
 
 const BYTES: u64 = 64 << 20;
@@ -368,14 +368,31 @@ fn what_one_call_copies_is_explained_as_read_in_order() {
 
 #[test]
 fn what_a_program_overwrites_is_explained_as_read_by_none() {
-    let test = "what_a_program_overwrites_is_explained_as_read_by_none";
-    let folder = folder("explain-overwritten");
-    let Some(data) = Data::new(test, &folder, BYTES) else { return };
-    // A descriptor that could read, too, of a program that reads as much elsewhere.
+    // By a descriptor that could read, too, of a program that reads as much elsewhere.
     let script = format!(r#"exec 3<>"$0"; head -c {BYTES} /dev/zero >&3"#);
+    overwritten("what_a_program_overwrites_is_explained_as_read_by_none", &script);
+}
+
+#[test]
+fn what_is_overwritten_while_others_that_have_it_read_is_explained_as_read_by_none() {
+    let test = "what_is_overwritten_while_others_that_have_it_read_is_explained_as_read_by_none";
+    if abilities().cached != CachedPages::Counted {
+        return skip(test, "cachestat");
+    }
+    let script = format!(
+        r#"exec 3<>"$0"; head -c 1G /dev/zero | cat | md5sum > /dev/null &
+           for _ in $(seq 64); do head -c $(({BYTES} / 64)) /dev/zero >&3; done; kill $!; wait"#
+    );
+    overwritten(test, &script);
+}
+
+/// Explains `script`, which overwrites the file of its argument with zeros.
+fn overwritten(test: &str, script: &str) {
+    let folder = folder(test);
+    let Some(data) = Data::new(test, &folder, BYTES) else { return };
     for observers in ["proc", "preload"] {
         let mut command = explain(&format!("--json --observe {observers}"));
-        command.args(["bash", "-c", &script]).arg(&data.path).env("FORERUN_PRELOAD", shim());
+        command.args(["bash", "-c", script]).arg(&data.path).env("FORERUN_PRELOAD", shim());
         let explained = explained(&command.output().expect("it starts"));
         let files = explained["files"].as_array().expect("a list");
         let path = data.path.to_str().unwrap();

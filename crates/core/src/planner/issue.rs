@@ -99,8 +99,8 @@ impl Planner {
         assert_eq!(pages.end - pages.start, count, "the nearest pages of the run");
         let id = self.next_prefetch_id();
         let range = pages.start * PAGE_BYTES..pages.end * PAGE_BYTES;
-        let (since, absent, is_cold, ticket) = (now, now, false, None);
-        let row = InFlight { id, file, since, run, distance, is_cold, absent, ticket };
+        let (since, absent, is_cold, used, ticket) = (now, now, false, 0..0, None);
+        let row = InFlight { id, file, since, run, used, distance, is_cold, absent, ticket };
         self.in_flight.push_back(row);
         Some(PrefetchRequest { id, cursor, file, range })
     }
@@ -144,11 +144,11 @@ impl Planner {
             RequestState::Cached => {
                 self.forget_ticket(&row);
                 self.counts.bytes_cached += u64::from(row.run.count()) * PAGE_BYTES;
-                self.arrived(now, &row.run);
+                self.came(now, row);
             }
             RequestState::Arrived => {
                 self.learn(now, &row, waited);
-                self.arrived(now, &row.run);
+                self.came(now, row);
             }
             RequestState::Absent => {
                 self.forget_ticket(&row);

@@ -78,13 +78,14 @@ impl Planner {
                 continue;
             }
             self.forget_ticket(&row);
-            let InFlight { since, distance, is_cold, run, absent, .. } = row;
+            let InFlight { since, distance, is_cold, run, used, absent, .. } = row;
             let SplitRun { before, within, behind } = run.split(pages);
             out.extend(within);
             for run in before.into_iter().chain(behind) {
                 let id = self.next_prefetch_id();
+                let (used, ticket) = (used.clone(), None);
                 let row =
-                    InFlight { id, file, since, run, distance, is_cold, absent, ticket: None };
+                    InFlight { id, file, since, run, used, distance, is_cold, absent, ticket };
                 self.in_flight.push_back(row);
             }
         }
@@ -123,6 +124,30 @@ impl Planner {
         self.take_pending(cursor, pages, &mut dropped);
         for run in dropped {
             self.failed(now, &run);
+        }
+    }
+
+    /// What was in flight has come.
+    pub(super) fn came(&mut self, now: Nanos, row: InFlight) {
+        self.arrived(now, &row.run);
+        if let Some(model) = &mut self.model {
+            model.used(now, row.file, row.used);
+        }
+    }
+
+    /// A program has used `pages` as cached ones.
+    pub(super) fn used(&mut self, now: Nanos, file: FileId, pages: Range<u64>) {
+        for row in self.in_flight.iter_mut().filter(|it| it.file == file) {
+            let own = row.run.pages();
+            let met = pages.start.max(own.start)..pages.end.min(own.end);
+            row.used = match (row.used.is_empty(), met.is_empty()) {
+                (_, true) => row.used.clone(),
+                (true, false) => met,
+                (false, false) => row.used.start.min(met.start)..row.used.end.max(met.end),
+            };
+        }
+        if let Some(model) = &mut self.model {
+            model.used(now, file, pages);
         }
     }
 

@@ -75,9 +75,7 @@ impl Planner {
             None => row.pending.is_empty(),
         };
         if is_cached {
-            if let Some(model) = &mut self.model {
-                model.used(now, file, range.start / PAGE_BYTES..pages(range.end));
-            }
+            self.used(now, file, range.start / PAGE_BYTES..pages(range.end));
             return false;
         }
         if self.open_handle(now, cursor) {

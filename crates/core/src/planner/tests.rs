@@ -193,8 +193,8 @@ fn what_was_cached_in_part_tells_nothing_of_the_device() {
         let cursor = cache.open(BYTES, 0);
         let run = PageRun { first: 0, frames: (0..256).map(FrameId).collect() };
         let (id, since, distance) = (PrefetchId(0), Nanos(0), 0);
-        let (absent, ticket) = (since, None);
-        let row = InFlight { id, file: FILE, since, run, distance, is_cold, absent, ticket };
+        let (absent, used, ticket) = (since, 0..0, None);
+        let row = InFlight { id, file: FILE, since, run, used, distance, is_cold, absent, ticket };
         let waited = Nanos::from_millis(1);
         cache.planner.learn(waited, &row, waited);
         assert_eq!(cache.planner.latencies.len(), known);
@@ -369,6 +369,36 @@ fn what_a_reader_uses_where_all_ahead_is_cached_counts_as_used() {
     assert_eq!((stats.ahead_unread, stats.ahead_wasted, stats.stale_hits), (0, 0, 0), "{stats:?}");
     cache.close(Nanos::from_millis(10_000), cursor);
     cache.assert_settled();
+}
+
+/// The kernel counts as cached what is on its way.
+#[test]
+fn what_a_reader_uses_before_its_arrival_is_seen_counts_as_used() {
+    for is_looked_at in [true, false] {
+        let mut cache = PageCache::new(64 << 20, 256 << 20);
+        cache.latency = Nanos::from_millis(1_000);
+        let cursor = cache.open(BYTES, 0);
+        let step = 256 << 10;
+        for nth in 0..BYTES / step {
+            let now = Nanos::from_millis(nth);
+            cache.read(now, cursor, &(nth * step..(nth + 1) * step), nth > 0);
+            cache.advance(now);
+            let flying = (0..).map_while(|nth| cache.planner.in_flight(nth)).map(InFlight::range);
+            let pages = flying.flat_map(|it| it.start / PAGE_BYTES..it.end / PAGE_BYTES);
+            cache.cached.extend(pages.collect::<Vec<_>>());
+        }
+        let left = cache.planner.core_stats().ahead_unread;
+        assert!(left > 0, "what is in flight is not used yet, as far as the core knows");
+        let now = Nanos::from_millis(10_000);
+        if is_looked_at {
+            cache.advance(now);
+            assert_eq!(cache.planner.core_stats().ahead_unread, 0, "of {left}");
+        }
+        cache.close(now, cursor);
+        cache.assert_settled();
+        let stats = cache.planner.core_stats();
+        assert_eq!((stats.ahead_unread, stats.ahead_wasted), (0, 0), "{left}: {stats:?}");
+    }
 }
 
 #[test]

@@ -22,8 +22,8 @@ use rustix::param::page_size;
 pub(super) struct Counts {
     /// In the cache, with their bytes or waiting for them.
     pub(super) cached: u64,
-    dirty: u64,
-    writeback: u64,
+    pub(super) dirty: u64,
+    pub(super) writeback: u64,
     evicted: u64,
     recently_evicted: u64,
 }

@@ -20,7 +20,7 @@ use super::text::{self, Mount};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) folder: PathBuf,
-    pub(super) version: Version,
+    pub(crate) version: Version,
 }
 
 /// The hierarchy of a group, which decides its files.

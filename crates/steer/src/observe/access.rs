@@ -121,6 +121,15 @@ pub(crate) fn is_cached(
     }
 }
 
+/// Whether many pages of `range` were written lately, as they are right after a write has moved a
+/// position there; not where the kernel does not tell.
+pub(crate) fn is_written(cursor: CursorId, range: &Range<u64>, sink: &dyn AccessSink) -> bool {
+    let written = sink.file(cursor).and_then(|file| kernel::written(file, range)).unwrap_or(0);
+    written > kernel::pages(range) / SYNCED_ONE_IN
+}
+
+/// Of pages that were just written, all but one in so many may be on the device.
+const SYNCED_ONE_IN: u64 = 4;
 /// Of pages that were just read, one in so many may have been evicted.
 const EVICTED_ONE_IN: u64 = 8;
 

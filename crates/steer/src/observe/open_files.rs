@@ -27,7 +27,7 @@ use forerun_core::units::Nanos;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
-use super::access::{AccessSink, CursorId, is_cached};
+use super::access::{AccessSink, CursorId, is_cached, is_written};
 use super::blocked::MetMove;
 use super::copies::Copies;
 use super::counts::{Counted, Counter, MovedBy};
@@ -469,6 +469,9 @@ impl OpenFile {
             }
         }
         let Some(cursor) = self.cursor else { return };
+        // By another process that has the descriptor, or by calls that are not counted.
+        let is_written = self.may_write() && is_written(cursor, &(from..to), sink);
+        let by = if is_written { MovedBy::NOTHING_READ } else { by };
         match self.moving.as_mut().filter(|_| calls) {
             Some(call) => match call.advance(to, cursor, sink) {
                 Some(moved) => {
