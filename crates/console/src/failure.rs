@@ -11,8 +11,6 @@
 use std::fmt;
 use std::io::{self, Write as _};
 
-use forerun_report::plain;
-
 /// The exit status of a successful command.
 pub const DONE: u8 = 0;
 /// The exit status of a failed command.
@@ -101,7 +99,7 @@ pub fn note(text: &str) {
 /// `text` as one line that obeys nothing in it.
 #[must_use]
 pub fn plain(text: &str) -> String {
-    plain::text(&text.trim_end().replace("\r\n", " ").replace('\n', " "))
+    forerun_report::plain::text(&text.trim_end().replace("\r\n", " ").replace('\n', " "))
 }
 
 #[cfg(test)]

@@ -65,10 +65,7 @@ impl Memory {
 
     /// The limits of a process whose `/` is `root`.
     pub(crate) fn below(root: &Path) -> Self {
-        let text = |path| fs::read_to_string(root.join(path)).unwrap_or_default();
-        let groups =
-            groups::of(root, &text("proc/self/cgroup"), &text("proc/self/mountinfo"), "memory");
-        Self { root: root.to_owned(), groups }
+        Self { root: root.to_owned(), groups: groups::of_own(root, "memory") }
     }
 
     /// The free memory now: a few files of `/proc` and `/sys` are read.

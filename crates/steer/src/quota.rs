@@ -37,9 +37,7 @@ impl Share {
 
     /// That of a process which sees the file system that begins at `root`.
     fn on(root: &Path) -> Self {
-        let text = |path| fs::read_to_string(root.join(path)).unwrap_or_default();
-        let (cgroup, mounts) = (text("proc/self/cgroup"), text("proc/self/mountinfo"));
-        let groups = groups::of(root, &cgroup, &mounts, "cpu");
+        let groups = groups::of_own(root, "cpu");
         groups.iter().filter_map(of_group).min().unwrap_or(Self::WHOLE)
     }
 

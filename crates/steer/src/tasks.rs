@@ -141,9 +141,7 @@ impl Shared {
     }
 
     fn groups(&self) -> Vec<PathBuf> {
-        let text = |path| fs::read_to_string(self.root.join(path)).unwrap_or_default();
-        let (cgroup, mounts) = (text("proc/self/cgroup"), text("proc/self/mountinfo"));
-        let groups = groups::of(&self.root, &cgroup, &mounts, "pids");
+        let groups = groups::of_own(&self.root, "pids");
         groups.into_iter().map(|group| group.folder).collect()
     }
 

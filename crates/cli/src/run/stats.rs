@@ -158,9 +158,8 @@ pub(crate) fn not_observed(processes_skipped: u64, records_lost: u64) -> Vec<Str
 
 /// What file systems did not answer, as a line of text.
 pub(crate) fn given_up(calls: u64) -> Option<String> {
-    let were = if calls == 1 { "was" } else { "were" };
-    let calls_told = counted(calls, "call", "calls");
-    (calls > 0).then(|| format!("{calls_told} {were} given up: a file system did not answer"))
+    let told = counted(calls, "call was", "calls were");
+    (calls > 0).then(|| format!("{told} given up: a file system did not answer"))
 }
 
 /// The statistics as JSON, in this order.

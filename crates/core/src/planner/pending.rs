@@ -137,14 +137,12 @@ impl Planner {
 
     /// A program has used `pages` as cached ones.
     pub(super) fn used(&mut self, now: Nanos, file: FileId, pages: Range<u64>) {
-        for row in self.in_flight.iter_mut().filter(|it| it.file == file) {
+        let meets = |row: &&mut InFlight| row.file == file && row.run.overlaps(&pages);
+        for row in self.in_flight.iter_mut().filter(meets) {
             let own = row.run.pages();
-            let met = pages.start.max(own.start)..pages.end.min(own.end);
-            row.used = match (row.used.is_empty(), met.is_empty()) {
-                (_, true) => row.used.clone(),
-                (true, false) => met,
-                (false, false) => row.used.start.min(met.start)..row.used.end.max(met.end),
-            };
+            let (start, end) = (pages.start.max(own.start), pages.end.min(own.end));
+            let known = if row.used.is_empty() { start..end } else { row.used.clone() };
+            row.used = known.start.min(start)..known.end.max(end);
         }
         if let Some(model) = &mut self.model {
             model.used(now, file, pages);

@@ -57,9 +57,15 @@ impl Group {
     }
 }
 
+/// The groups of a process whose `/` is `root`, as [`of`].
+pub(crate) fn of_own(root: &Path, controller: &str) -> Vec<Group> {
+    let text = |path| fs::read_to_string(root.join(path)).unwrap_or_default();
+    of(root, &text("proc/self/cgroup"), &text("proc/self/mountinfo"), controller)
+}
+
 /// The groups of a process with these two files, as far as they have `controller`, the nearest
 /// first.
-pub(crate) fn of(root: &Path, cgroup: &str, mountinfo: &str, controller: &str) -> Vec<Group> {
+fn of(root: &Path, cgroup: &str, mountinfo: &str, controller: &str) -> Vec<Group> {
     let mounts: Vec<Mount> = text::mounts(mountinfo).collect();
     let mut groups = Vec::new();
     for (controllers, path) in text::memberships(cgroup) {

@@ -278,8 +278,7 @@ impl OpenFiles {
                 ranges.push((file.inode, range));
             }
             let (from, by) = (file.position, file.moved_by(to, counted.as_mut()));
-            let shown = if by.reads { to - from } else { 0 };
-            file.has_stood_since(read, shown);
+            file.has_stood_since(read, if by.reads { to - from } else { 0 });
             if may_write && file.cursor.is_none() && by == MovedBy::NOTHING_READ {
                 file.stands_at(to);
                 continue;
@@ -470,7 +469,7 @@ impl OpenFile {
         }
         let Some(cursor) = self.cursor else { return };
         // By another process that has the descriptor, or by calls that are not counted.
-        let is_written = self.may_write() && is_written(cursor, &(from..to), sink);
+        let is_written = by.reads && self.may_write() && is_written(cursor, &(from..to), sink);
         let by = if is_written { MovedBy::NOTHING_READ } else { by };
         match self.moving.as_mut().filter(|_| calls) {
             Some(call) => match call.advance(to, cursor, sink) {
