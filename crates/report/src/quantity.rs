@@ -91,6 +91,14 @@ pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
+/// A line for each number above zero: counted by `one` or `many`, and what was with it.
+pub fn counted_lines<'a>(
+    rows: impl IntoIterator<Item = (u64, &'a str, &'a str, &'a str)>,
+) -> Vec<String> {
+    let rows = rows.into_iter().filter(|&(number, ..)| number > 0);
+    rows.map(|(number, one, many, what)| format!("{} {what}", counted(number, one, many))).collect()
+}
+
 /// A size with its binary unit.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
@@ -283,6 +291,16 @@ mod tests {
         for (value, text) in rows {
             assert_eq!(percent(value), text);
         }
+    }
+
+    #[test]
+    fn lines_are_of_numbers_above_zero() {
+        let lines = counted_lines([
+            (1, "file was", "files were", "left out"),
+            (0, "file was", "files were", "moved"),
+            (1_200, "reader", "readers", "not followed"),
+        ]);
+        assert_eq!(lines, ["1 file was left out", "1,200 readers not followed"]);
     }
 
     #[test]

@@ -10,7 +10,9 @@ use forerun_console::output;
 use forerun_core::device::DeviceKind;
 use forerun_core::device::waits::WaitEstimate;
 use forerun_core::units::Nanos;
-use forerun_report::quantity::{bytes, bytes_of, counted, percent, seconds, time, time_of};
+use forerun_report::quantity::{
+    bytes, bytes_of, counted, counted_lines, percent, seconds, time, time_of,
+};
 use forerun_report::{
     ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap, ExplainedWalk, Explanation,
     Forecast,
@@ -118,13 +120,11 @@ fn learned(explanation: &Explanation) -> Option<String> {
 /// What could not be observed of calls.
 fn calls_not_observed(explanation: &Explanation) -> Vec<String> {
     let &Explanation { calls_refused, calls_foreign, entries_left_out, .. } = explanation;
-    let rows = [
-        (calls_refused, "processes may not be asked what they are blocked in"),
-        (calls_foreign, "times a call of a 32-bit program was met, which is not decoded"),
-        (entries_left_out, "calls were too many to look for walks in them"),
-    ];
-    let rows = rows.into_iter().filter(|&(count, _)| count > 0);
-    let mut lines: Vec<String> = rows.map(|(count, words)| format!("{count} {words}")).collect();
+    let mut lines = counted_lines([
+        (calls_refused, "process", "processes", "could not be observed in calls"),
+        (calls_foreign, "call of a 32-bit program was", "calls of 32-bit programs were", "skipped"),
+        (entries_left_out, "call was", "calls were", "too many to look for walks in them"),
+    ]);
     if explanation.walks.is_none() {
         lines.push("no walks were looked for: file systems did not answer in time".to_owned());
     }

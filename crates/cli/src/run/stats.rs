@@ -8,7 +8,7 @@
 
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{
-    bytes, bytes_of, count, counted, percent, ratio, seconds, time, time_of,
+    bytes, bytes_of, count, counted, counted_lines, percent, ratio, seconds, time, time_of,
 };
 use forerun_steer::learn::LearnedStats;
 use forerun_steer::run::Stats;
@@ -50,21 +50,22 @@ pub(super) fn lines(stats: &Stats) -> Vec<String> {
     }
     lines.extend(learned(&stats.learned));
     lines.extend(not_observed(stats.processes_skipped, stats.records_lost));
-    if stats.files_refused > 0 {
-        lines.push(format!(
-            "{} files were not opened: not the program's to open, locked or replaced",
-            stats.files_refused
-        ));
-    }
-    if stats.calls_refused > 0 {
-        lines.push(format!("calls of {} processes could not be observed", stats.calls_refused));
-    }
-    if stats.calls_foreign > 0 {
-        lines.push(format!("{} calls of 32-bit programs were skipped", stats.calls_foreign));
-    }
-    if stats.readers_skipped > 0 {
-        lines.push(format!("{} readers were too many to follow", stats.readers_skipped));
-    }
+    lines.extend(counted_lines([
+        (
+            stats.files_refused,
+            "file was",
+            "files were",
+            "not opened: not the program's to open, locked or replaced",
+        ),
+        (stats.calls_refused, "process", "processes", "could not be observed in calls"),
+        (
+            stats.calls_foreign,
+            "call of a 32-bit program was",
+            "calls of 32-bit programs were",
+            "skipped",
+        ),
+        (stats.readers_skipped, "reader was", "readers were", "too many to follow"),
+    ]));
     lines.extend(given_up(stats.calls_given_up));
     lines
 }

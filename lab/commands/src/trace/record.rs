@@ -20,6 +20,7 @@ use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::note;
 use forerun_console::output;
 use forerun_core::walk::EntryKind;
+use forerun_report::quantity::counted_lines;
 use forerun_report::remove_parts;
 use forerun_sim::walks::{AccessTrace, Call, CallKind, Tree, names};
 use forerun_steer::record::{self, RecordedCall, RecordedKind, Recording};
@@ -109,15 +110,23 @@ fn next(path: &Path, calls: usize) -> Vec<String> {
 
 /// What is missing in the trace, as lines.
 fn not_observed(recording: &Recording) -> Vec<String> {
-    let rows = [
-        (recording.calls_left_out, "calls were too many"),
-        (recording.calls_refused, "processes may not be asked what they are blocked in"),
-        (recording.calls_foreign, "times a call of a 32-bit program was met, which is not decoded"),
-        (recording.processes_skipped, "processes could not be looked into"),
-        (recording.calls_given_up, "calls were given up: a file system did not answer"),
-    ];
-    let rows = rows.into_iter().filter(|&(count, _)| count > 0);
-    let mut lines: Vec<String> = rows.map(|(count, words)| format!("{count} {words}")).collect();
+    let mut lines = counted_lines([
+        (recording.calls_left_out, "call was", "calls were", "too many"),
+        (recording.calls_refused, "process", "processes", "could not be observed in calls"),
+        (
+            recording.calls_foreign,
+            "call of a 32-bit program was",
+            "calls of 32-bit programs were",
+            "skipped",
+        ),
+        (recording.processes_skipped, "process", "processes", "could not be looked into"),
+        (
+            recording.calls_given_up,
+            "call was",
+            "calls were",
+            "given up: a file system did not answer",
+        ),
+    ]);
     lines.extend(recording.bug.clone());
     if !recording.is_observed {
         lines.push("the program was not observed: its trace is empty".to_owned());
