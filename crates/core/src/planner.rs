@@ -25,6 +25,7 @@ pub mod device;
 
 mod cursor;
 mod issue;
+mod lengths;
 mod model;
 pub mod pace;
 mod pending;
@@ -45,6 +46,7 @@ use crate::event::Event;
 use crate::units::{FileId, HandleId, Nanos};
 use cursor::{Direction, StreamCursor};
 use device::{DeviceKnowledge, LatencyTracker};
+use lengths::RunLengths;
 use model::Model;
 use runs::PageRun;
 pub use settings::PlannerSettings;
@@ -167,6 +169,8 @@ pub struct Planner {
     read_pages_max: u64,
     files: BTreeMap<FileId, FileRow>,
     cursors: Vec<Option<StreamCursor>>,
+    /// The first runs of readers.
+    openings: RunLengths,
     in_flight: VecDeque<InFlight>,
     /// Pages that are pending, of all cursors.
     pending_pages: u64,
@@ -205,6 +209,7 @@ impl Planner {
             read_pages_max: 0,
             files: BTreeMap::new(),
             cursors: Vec::new(),
+            openings: RunLengths::default(),
             in_flight: VecDeque::new(),
             pending_pages: 0,
             requested: None,
@@ -337,6 +342,7 @@ impl Planner {
 
     /// The reader went to `position` without reading up to there.
     pub fn seek(&mut self, now: Nanos, cursor: CursorId, position: u64) {
+        self.goes_to(cursor, position);
         let Some(row) = self.cursors[cursor.index()].as_mut() else { return };
         // What lies beyond is still to come, unless the reader went back.
         let skipped = if row.position <= position { 0..position / PAGE_BYTES } else { 0..u64::MAX };
@@ -355,6 +361,10 @@ impl Planner {
     pub fn close(&mut self, now: Nanos, cursor: CursorId) -> Option<FileId> {
         self.drop_pending(now, cursor, &(0..u64::MAX));
         let row = self.cursors[cursor.index()].take()?;
+        let bytes = self.files.get(&row.file).map_or(0, |file| file.bytes);
+        if let Some(length) = row.closes(bytes) {
+            self.openings.ended(length, 0);
+        }
         if self.files.get(&row.file).is_some_and(|file| file.cursors == 1) {
             // What is in flight comes, and is not looked at any more.
             while let Some(at) = self.in_flight.iter().position(|it| it.file == row.file) {
@@ -377,6 +387,15 @@ impl Planner {
         self.files.remove(&row.file);
         self.drop_fetched(now);
         Some(row.file)
+    }
+
+    /// The reader goes on at `position`, which may end its run.
+    fn goes_to(&mut self, cursor: CursorId, position: u64) {
+        let Some(row) = self.cursors[cursor.index()].as_mut() else { return };
+        let bytes = self.files.get(&row.file).map_or(0, |file| file.bytes);
+        if let Some(length) = row.goes_to(position, bytes) {
+            self.openings.ended(length, 0);
+        }
     }
 
     /// The last cursor of `file` that is open in the core is about to be closed: opens another.

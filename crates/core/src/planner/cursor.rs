@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::PAGE_BYTES;
+use super::lengths::{RunLengths, WHOLE};
 use super::pace::{Pace, PaceRule};
 use super::runs::{PageRun, SplitRun};
 use crate::units::{FileId, Nanos, PageIndex};
@@ -38,6 +39,13 @@ pub(super) struct StreamCursor {
     /// The end of the last read, its start if the reader goes backward, or the target of a seek.
     pub(super) position: u64,
     pub(super) direction: Direction,
+    /// Where the run begins that the reader is in.
+    pub(super) run_from: u64,
+    /// The lengths of its runs before.
+    lengths: RunLengths,
+    /// Where what was requested ends that lies next to the run: what is pending beyond, behind a
+    /// gap, was predicted otherwise.
+    pub(super) requested: u64,
     pub(super) pace: Pace,
     /// The reader met pages in flight since the last decision of the pace.
     pub(super) is_late: bool,
@@ -82,6 +90,9 @@ impl StreamCursor {
             is_open: false,
             position,
             direction: if position == 0 { Direction::Forward } else { Direction::Unknown },
+            run_from: position,
+            lengths: RunLengths::default(),
+            requested: position,
             pace: Pace::new(rule),
             is_late: false,
             pending: VecDeque::new(),
@@ -92,11 +103,100 @@ impl StreamCursor {
 
     /// The direction of a read of `range`, and the position behind it.
     pub(super) fn after(&self, range: &Range<u64>) -> (Direction, u64) {
-        if range.end <= self.position && range.start < self.position {
+        // Where a seek led is known by the read that came there.
+        let is_arrival = self.direction == Direction::Unknown && range.end == self.position;
+        if !is_arrival && range.end <= self.position && range.start < self.position {
             (Direction::Backward, range.start)
         } else {
             (Direction::Forward, range.end)
         }
+    }
+
+    /// The reader goes on at `at`, in a file of `file_bytes`: in its run, of which what it skips is
+    /// part while that is no more than it has read, or in a new one. Returns the length of the
+    /// first run, if that has ended.
+    pub(super) fn goes_to(&mut self, at: u64, file_bytes: u64) -> Option<u64> {
+        let run = self.run_bytes();
+        let skipped = match self.direction {
+            Direction::Unknown | Direction::Forward => at.checked_sub(self.position),
+            Direction::Backward => self.position.checked_sub(at),
+        };
+        let is_requested = self.position <= at && at <= self.requested;
+        let most = run.max(if is_requested { SKIPPED_REQUESTED } else { SKIPPED_MIN });
+        if skipped.is_some_and(|bytes| bytes <= most) {
+            return None;
+        }
+        let is_first = self.lengths.is_empty();
+        let length = if self.position >= file_bytes { WHOLE } else { run };
+        let end = if self.direction == Direction::Backward { u64::MAX } else { self.position };
+        let before = self.lengths.resumed(at, SKIPPED_MIN).unwrap_or(0);
+        (self.run_from, self.requested) = (at.saturating_sub(before), at);
+        self.lengths.ended(length, end);
+        is_first.then_some(length)
+    }
+
+    /// The reader is gone. Returns the length of the first run, if that has ended by it.
+    pub(super) fn closes(&self, file_bytes: u64) -> Option<u64> {
+        let (run, left) = (self.run_bytes(), file_bytes.saturating_sub(self.position));
+        // A reader may have come further than was seen of it.
+        let length = if left <= run / 8 {
+            WHOLE
+        } else if left >= run.max(LEFT_MIN) {
+            run
+        } else {
+            return None;
+        };
+        self.lengths.is_empty().then_some(length)
+    }
+
+    fn run_bytes(&self) -> u64 {
+        self.position.abs_diff(self.run_from)
+    }
+
+    /// The next pages that may be requested, and how far from its begin the run is likely to come
+    /// that they are of; `None`: of no run, but a piece behind a gap, which was predicted
+    /// otherwise. What the run is not likely to come to waits behind the pieces. `openings`: the
+    /// runs to judge by where the reader had none; `first`: how far the first of all is followed.
+    pub(super) fn next(
+        &mut self,
+        openings: &RunLengths,
+        first: u64,
+    ) -> Option<(Range<PageIndex>, Option<u64>)> {
+        let known = if self.lengths.is_empty() { openings } else { &self.lengths };
+        let (run, longest) = (self.run_bytes(), known.longest());
+        let reach = known.reach(run, first);
+        let run_end = self.run_from.saturating_add(reach);
+        let near = self.requested.max(self.position).saturating_add(run.max(SKIPPED_MIN));
+        for _ in 0..2 {
+            let next = self.pending.front()?.pages();
+            let (count, bytes) = self.first_pending();
+            let (start, goes_back) = (bytes.start, bytes.end <= self.position);
+            if self.direction == Direction::Backward && goes_back {
+                return Some((next, Some(reach)));
+            }
+            let is_elsewhere = goes_back || (start > near && start >= run_end);
+            if is_elsewhere && bytes.end - start <= longest {
+                return Some((next, None));
+            }
+            if !goes_back && start < run_end {
+                return Some((next, Some(reach)));
+            }
+            self.pending.rotate_left(count);
+        }
+        None
+    }
+
+    /// What is pending first, up to the first gap: how many runs, and the bytes.
+    fn first_pending(&self) -> (usize, Range<u64>) {
+        let mut runs = self.pending.iter().map(PageRun::pages);
+        let mut all = runs.next().unwrap_or_default();
+        let mut count = 1;
+        while let Some(next) = runs.next()
+            && next.start == all.end
+        {
+            (all.end, count) = (next.end, count + 1);
+        }
+        (count, all.start * PAGE_BYTES..all.end * PAGE_BYTES)
     }
 
     /// Sorts what is pending, the nearest first in either direction: the distance counts what was
@@ -123,6 +223,12 @@ impl StreamCursor {
     }
 }
 
+/// What a reader may skip without leaving its run: a window of the kernel's own readahead.
+const SKIPPED_MIN: u64 = 128 << 10;
+/// The same of what is there or on its way: devices deliver it in the time of an access.
+const SKIPPED_REQUESTED: u64 = 512 << 10;
+/// A reader that closes a file of which no less is left was done with it.
+const LEFT_MIN: u64 = 2 << 20;
 /// Processor time over which a rate is measured.
 const RATE_INTERVAL: Nanos = Nanos::from_millis(2);
 const SECOND: u128 = 1_000_000_000;

@@ -77,7 +77,16 @@ impl LatencyTracker {
 
     /// The mean latency as a multiple of the shortest: the rest is time in the device's queue.
     pub(super) fn slowdown(&self) -> u64 {
-        if self.is_idle { 1 } else { (self.mean.0 / self.min.0.max(1)).max(1) }
+        if self.is_idle { 1 } else { self.usual_slowdown() }
+    }
+
+    /// Whether the device usually has all it can do, also where nothing is in flight just now.
+    pub(super) fn is_full(&self) -> bool {
+        self.usual_slowdown() >= FULL
+    }
+
+    fn usual_slowdown(&self) -> u64 {
+        (self.mean.0 / self.min.0.max(1)).max(1)
     }
 }
 
@@ -146,6 +155,8 @@ impl DeviceKnowledge {
 }
 
 const SECOND: u64 = 1_000_000_000;
+/// The device has all it can do where latencies are so many times the shortest.
+pub(super) const FULL: u64 = 4;
 /// An arrival that was seen late by more than one part in so many of its latency tells nothing.
 const DOUBT: u64 = 4;
 /// Requests over which a mean is taken, as TCP takes one of round trips.

@@ -50,22 +50,27 @@ impl Planner {
         let ahead_bytes = self.ahead_bytes();
         let row = self.cursors[cursor.index()].as_mut()?;
         let file = row.file;
-        let Range { start, end } = row.pending.front()?.pages();
+        let device = self.files[&file].device;
+        let latency = self.latencies.get(&device);
+        let first_distance = self.devices.get(&device).map_or(0, DeviceKnowledge::first_distance);
+        let (Range { start, end }, reach) = row.next(&self.openings, first_distance)?;
         // The pace sees a stream that goes backward in a mirror.
         let goes_back = end * PAGE_BYTES <= row.position;
         let mirrored = |at: u64| file_end.saturating_sub(at);
-        let (position, ahead) = if goes_back {
-            (mirrored(row.position), mirrored(end * PAGE_BYTES))
+        let (position, ahead, run_from) = if goes_back {
+            (mirrored(row.position), mirrored(end * PAGE_BYTES), mirrored(row.run_from))
         } else {
-            (row.position, start * PAGE_BYTES)
+            (row.position, start * PAGE_BYTES, row.run_from)
         };
-        let device = self.files[&file].device;
-        let latency = self.latencies.get(&device);
-        let known = self.devices.get(&device);
+        let run_end = reach.map_or(u64::MAX, |reach| run_from.saturating_add(reach));
+        if reach.is_none() && latency.is_some_and(LatencyTracker::is_full) {
+            // A piece that waits in the queue keeps the run waiting, and is no earlier for it.
+            return None;
+        }
         let step = row.pace.decide(&PaceInput {
             position,
             ahead,
-            end: file_end,
+            end: file_end.min(run_end),
             request_bytes: self.files[&file].request_bytes,
             free_bytes: self.memory_bytes,
             bytes_per_second: row.rate.bytes_per_second,
@@ -77,7 +82,7 @@ impl Planner {
             }),
             is_late: core::mem::take(&mut row.is_late),
             slowdown: latency.map_or(0, LatencyTracker::slowdown),
-            first_distance: known.map_or(0, DeviceKnowledge::first_distance),
+            first_distance,
         });
         let PaceStep::Read { bytes, .. } = step else { return None };
         let count = bytes.div_ceil(PAGE_BYTES).min(end - start);
@@ -88,6 +93,9 @@ impl Planner {
         }
         let run = row.take_nearest(count, goes_back)?;
         let pages = run.pages();
+        if reach.is_some() {
+            row.requested = pages.end * PAGE_BYTES;
+        }
         let distance = if goes_back {
             // There is nothing to read between the end of the file and a position beyond it.
             row.position.min(file_end) - pages.start * PAGE_BYTES

@@ -30,7 +30,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::device::DeviceEstimate;
+use super::device::{DeviceEstimate, FULL};
 use crate::params::{self, Bytes, Param, ParamError, Params};
 use crate::units::Nanos;
 
@@ -281,8 +281,6 @@ const FREE_SHARE: u64 = 4;
 /// Latencies that a distance covers: the slowest of some requests takes about twice as long as
 /// most, and as much again goes by between decisions.
 const LATENCIES: u128 = 4;
-/// A device has all it can do where latencies are so many times the shortest.
-const FULL: u64 = 4;
 const SECOND: u128 = Nanos::from_millis(1_000).0 as u128;
 
 #[cfg(test)]

@@ -54,6 +54,8 @@ impl Planner {
         let file = row.file;
         let Some(bytes) = self.files.get(&file).map(|row| row.bytes) else { return false };
         let (direction, position) = row.after(range);
+        let from = if direction == Direction::Backward { range.end } else { range.start };
+        let opening = row.goes_to(from, bytes);
         row.position = position;
         let before = core::mem::replace(&mut row.direction, direction);
         // The reader goes on from nothing where its seek was seen before its read.
@@ -62,6 +64,9 @@ impl Planner {
             row.pace.moved();
         }
         row.rate.read(range.end - range.start, processor);
+        if let Some(length) = opening {
+            self.openings.ended(length, 0);
+        }
         self.counts.bytes_read += range.end - range.start;
         let range = range.start..range.end.min(bytes);
         if range.is_empty() {

@@ -45,11 +45,15 @@ impl PlannerSettings {
         // when, the pace decides.
         let window = (self.pace.bounds().limit.0 / 2).max(PAGE_BYTES);
         let request = u32::try_from(REQUEST_BYTES_MAX / 2).expect("a request");
-        core.device = Some(self.device.profile(window, request));
+        // Of what is assumed of a device, nothing is to change a request (decision 0046).
+        let device = DeviceEstimate { depth: DEPTH, ..self.device };
+        core.device = Some(device.profile(window, request));
         core
     }
 }
 
+/// As many requests as most devices take at a time.
+const DEPTH: u32 = 32;
 /// The core's pages.
 const FRAMES_MIN: u32 = 1 << 10;
 const FRAMES_MAX: u32 = 1 << 20;

@@ -314,12 +314,13 @@ fn a_device_that_does_not_answer_is_looked_at_often_for_a_short_time() {
     assert!(cache.planner.is_busy(), "it may still come");
 }
 
-/// Reads 2 MiB in order at each of so many places of a file, from a store with a latency of 50 ms,
-/// polled each `poll` milliseconds; what is in flight comes before the next place. Returns how
-/// often the reader came to bytes that were not there, and what is kept of the store.
+/// Reads `run` bytes in order at each of so many places of a file, from a store with a latency of
+/// 50 ms, polled each `poll` milliseconds; what is in flight comes before the next place. Returns
+/// how often the reader came to bytes that were not there, and what is kept of the store.
 fn read_in_order(
     poll: u64,
     places: u64,
+    run: u64,
     record: Option<DeviceRecord>,
 ) -> (u64, Option<DeviceRecord>) {
     let mut cache = PageCache::new(64 << 20, 256 << 20);
@@ -339,8 +340,8 @@ fn read_in_order(
             } else {
                 cache.read(now, cursor, &range, at % BYTES > 0);
                 (at, waits) = (at + step, None);
-                if at % BYTES == LIMIT {
-                    (at, computes) = (at - LIMIT + BYTES, millis + 300);
+                if at % BYTES == run {
+                    (at, computes) = (at - run + BYTES, millis + 300);
                 }
             }
         }
@@ -403,22 +404,22 @@ fn what_a_reader_uses_before_its_arrival_is_seen_counts_as_used() {
 
 #[test]
 fn a_device_remembered_is_read_ahead_of_from_the_first_window_on() {
-    let record = "parallel 50000000 100000000 16 1048576 kar 0".parse().ok();
-    let (alone, _) = read_in_order(2, 8, None);
-    let (remembered, kept) = read_in_order(2, 8, record);
+    let record = "parallel 50000000 1000000000 16 1048576 kar 0".parse().ok();
+    let (alone, _) = read_in_order(2, 1, BYTES, None);
+    let (remembered, kept) = read_in_order(2, 1, BYTES, record);
     assert!(remembered < alone, "{remembered} misses, {alone} without");
     assert_eq!(kept, record, "the run has seen less than what it was told");
 }
 
 #[test]
 fn a_latency_is_kept_where_polls_are_short_beside_it() {
-    let (_, kept) = read_in_order(2, 40, None);
+    let (_, kept) = read_in_order(2, 40, LIMIT, None);
     let kept = kept.expect("polls of 2 ms see arrivals after 50 ms").estimate;
     let access = kept.profile.access;
     let about = Nanos::from_millis(20)..Nanos::from_millis(70);
     assert!(kept.known.access, "{kept:?}");
     assert!(about.contains(&access), "{access:?}");
-    assert_eq!(read_in_order(40, 40, None).1, None, "an arrival may be 40 of 50 ms old");
+    assert_eq!(read_in_order(40, 40, LIMIT, None).1, None, "an arrival may be 40 of 50 ms old");
 }
 
 #[test]
@@ -441,4 +442,78 @@ fn of_a_stride_the_pieces_are_fetched_and_not_what_lies_between() {
         assert!(brought <= read + read / 4 + (2 << 20), "{brought} for {read}, steps of {step}");
         assert!(late * 5 <= FILE_BYTES / step, "{late} came late of steps of {step}");
     }
+}
+
+const RUN: u64 = 1 << 20;
+const BLOCK: u64 = 64 << 10;
+
+/// Reads a run from `from` on in blocks, from a store that answers in 2 ms; returns how many of
+/// them were not there.
+fn read_run(cache: &mut PageCache, cursor: CursorId, from: u64, now: &mut Nanos) -> u64 {
+    let mut misses = 0;
+    for at in (from..from + RUN).step_by(usize::try_from(BLOCK).unwrap()) {
+        let range = at..at + BLOCK;
+        let is_there = cache.is_cached(&range);
+        misses += u64::from(!is_there);
+        *now += Nanos::from_millis(if is_there { 1 } else { 3 });
+        cache.read(*now, cursor, &range, at > from);
+        cache.advance(*now);
+    }
+    misses
+}
+
+#[test]
+fn a_reader_that_goes_elsewhere_after_each_run_is_followed_to_the_ends_of_its_runs() {
+    const PLACES: u64 = 40;
+    // In no order, and at no even distance.
+    for place in [|nth: u64| nth * 17 % PLACES * (5 << 20), |nth: u64| (nth * nth + 2 * nth) << 20]
+    {
+        let mut cache = PageCache::new(64 << 20, 256 << 20);
+        let cursor = cache.open(4 << 30, 0);
+        let (mut now, mut misses) = (Nanos(0), 0);
+        for nth in 0..PLACES {
+            cache.planner.seek(now, cursor, place(nth));
+            misses += read_run(&mut cache, cursor, place(nth), &mut now);
+        }
+        let (brought, read) = (cache.brought(), PLACES * RUN);
+        assert!(brought < read + read / 4 + (8 << 20), "{brought} for {read}");
+        assert!(misses < 4 * PLACES, "{misses} of {} blocks", read / BLOCK);
+    }
+}
+
+#[test]
+fn of_files_whose_heads_are_read_no_more_is_brought() {
+    const FILES: u64 = 40;
+    let mut cache = PageCache::new(64 << 20, 256 << 20);
+    let (mut now, mut misses) = (Nanos(0), 0);
+    for _ in 0..FILES {
+        cache.cached.clear();
+        cache.planner.forget(now, FILE);
+        let cursor = cache.open(64 << 20, 0);
+        misses += read_run(&mut cache, cursor, 0, &mut now);
+        cache.close(now, cursor);
+    }
+    let (brought, read) = (cache.brought(), FILES * RUN);
+    assert!(brought < read + read / 8 + (8 << 20), "{brought} for {read}");
+    assert!(misses < 4 * FILES, "{misses} of {} blocks", read / BLOCK);
+    cache.assert_settled();
+}
+
+#[test]
+fn streams_that_take_turns_on_one_reader_are_no_runs_that_end() {
+    let mut cache = PageCache::new(64 << 20, 256 << 20);
+    let cursor = cache.open(4 << 30, 0);
+    let (mut now, mut misses, streams, blocks) = (Nanos(0), 0, 4, 256);
+    for nth in 0..blocks {
+        for stream in 0..streams {
+            let at = stream * (1 << 30) + nth * BLOCK;
+            let range = at..at + BLOCK;
+            misses += u64::from(!cache.is_cached(&range));
+            now += Nanos::from_millis(1);
+            cache.read(now, cursor, &range, false);
+            cache.advance(now);
+        }
+    }
+    let all = streams * blocks;
+    assert!(misses * 10 < all, "{misses} of {all} blocks were not there");
 }
