@@ -169,7 +169,7 @@ pub struct Planner {
     read_pages_max: u64,
     files: BTreeMap<FileId, FileRow>,
     cursors: Vec<Option<StreamCursor>>,
-    /// The first runs of readers.
+    /// The first runs of readers, from the heads of files.
     openings: RunLengths,
     in_flight: VecDeque<InFlight>,
     /// Pages that are pending, of all cursors.

@@ -46,6 +46,8 @@ pub(super) struct StreamCursor {
     /// Where what was requested ends that lies next to the run: what is pending beyond, behind a
     /// gap, was predicted otherwise.
     pub(super) requested: u64,
+    /// The bytes of the last read that was reported.
+    last_read: u64,
     pub(super) pace: Pace,
     /// The reader met pages in flight since the last decision of the pace.
     pub(super) is_late: bool,
@@ -93,6 +95,7 @@ impl StreamCursor {
             run_from: position,
             lengths: RunLengths::default(),
             requested: position,
+            last_read: 0,
             pace: Pace::new(rule),
             is_late: false,
             pending: VecDeque::new(),
@@ -103,50 +106,94 @@ impl StreamCursor {
 
     /// The direction of a read of `range`, and the position behind it.
     pub(super) fn after(&self, range: &Range<u64>) -> (Direction, u64) {
-        // Where a seek led is known by the read that came there.
-        let is_arrival = self.direction == Direction::Unknown && range.end == self.position;
-        if !is_arrival && range.end <= self.position && range.start < self.position {
+        if !self.is_arrival(range) && range.end <= self.position && range.start < self.position {
             (Direction::Backward, range.start)
         } else {
             (Direction::Forward, range.end)
         }
     }
 
-    /// The reader goes on at `at`, in a file of `file_bytes`: in its run, of which what it skips is
-    /// part while that is no more than it has read, or in a new one. Returns the length of the
-    /// first run, if that has ended.
+    /// Whether a read of `range` is the one that tells where a seek has led.
+    fn is_arrival(&self, range: &Range<u64>) -> bool {
+        self.direction == Direction::Unknown && range.end == self.position
+    }
+
+    /// A read of `range` follows, in `direction`, in a file of `file_bytes`. Returns the length of
+    /// the run that ends by it, if that began at the file's head and was the reader's first.
+    pub(super) fn comes_to(
+        &mut self,
+        range: &Range<u64>,
+        direction: Direction,
+        file_bytes: u64,
+    ) -> Option<u64> {
+        self.last_read = range.end - range.start;
+        let turns_back = direction == Direction::Backward && self.direction == Direction::Forward;
+        if self.is_arrival(range) {
+            self.run_from = self.run_from.min(range.start);
+            return None;
+        }
+        if turns_back && range.end.abs_diff(self.run_from) <= SKIPPED_MIN {
+            self.run_from = self.position;
+            return None;
+        }
+        let from = if direction == Direction::Backward { range.end } else { range.start };
+        self.goes_to(from, file_bytes)
+    }
+
+    /// The reader goes on at `at`: in its run, or in a new one. Returns as
+    /// [`StreamCursor::comes_to`].
     pub(super) fn goes_to(&mut self, at: u64, file_bytes: u64) -> Option<u64> {
-        let run = self.run_bytes();
         let skipped = match self.direction {
             Direction::Unknown | Direction::Forward => at.checked_sub(self.position),
             Direction::Backward => self.position.checked_sub(at),
         };
         let is_requested = self.position <= at && at <= self.requested;
-        let most = run.max(if is_requested { SKIPPED_REQUESTED } else { SKIPPED_MIN });
+        let most = if is_requested { SKIPPED_MAX } else { self.skipped_max() };
         if skipped.is_some_and(|bytes| bytes <= most) {
             return None;
         }
-        let is_first = self.lengths.is_empty();
-        let length = if self.position >= file_bytes { WHOLE } else { run };
+        let (length, is_opening) = (self.run_length(file_bytes), self.is_opening());
         let end = if self.direction == Direction::Backward { u64::MAX } else { self.position };
         let before = self.lengths.resumed(at, SKIPPED_MIN).unwrap_or(0);
         (self.run_from, self.requested) = (at.saturating_sub(before), at);
         self.lengths.ended(length, end);
-        is_first.then_some(length)
+        is_opening.then_some(length)
     }
 
-    /// The reader is gone. Returns the length of the first run, if that has ended by it.
+    /// The reader is gone. Returns as [`StreamCursor::comes_to`].
     pub(super) fn closes(&self, file_bytes: u64) -> Option<u64> {
-        let (run, left) = (self.run_bytes(), file_bytes.saturating_sub(self.position));
-        // A reader may have come further than was seen of it.
-        let length = if left <= run / 8 {
-            WHOLE
-        } else if left >= run.max(LEFT_MIN) {
-            run
-        } else {
-            return None;
-        };
-        self.lengths.is_empty().then_some(length)
+        let (length, left) = (self.run_length(file_bytes), self.left(file_bytes));
+        // Between two looks at it a reader may have come further than was seen.
+        let least = self.run_bytes().max(LEFT_MIN).max(self.last_read.saturating_mul(LEFT_READS));
+        let is_left = self.is_open && left >= least;
+        (self.is_opening() && (length == WHOLE || is_left)).then_some(length)
+    }
+
+    /// The length of the run, if it ended now: of one that met the end of the file it is not known.
+    fn run_length(&self, file_bytes: u64) -> u64 {
+        let run = self.run_bytes();
+        match self.left(file_bytes) <= run / 8 {
+            false => run,
+            true if run >= file_bytes / 2 => WHOLE,
+            true => 0,
+        }
+    }
+
+    fn left(&self, file_bytes: u64) -> u64 {
+        match self.direction {
+            Direction::Unknown | Direction::Forward => file_bytes.saturating_sub(self.position),
+            Direction::Backward => self.position,
+        }
+    }
+
+    /// The first run of the reader, from the head of the file.
+    fn is_opening(&self) -> bool {
+        self.lengths.is_empty() && self.run_from == 0
+    }
+
+    /// What the reader may skip without leaving its run: no more than it has read.
+    fn skipped_max(&self) -> u64 {
+        self.run_bytes().clamp(SKIPPED_MIN, SKIPPED_MAX)
     }
 
     fn run_bytes(&self) -> u64 {
@@ -162,23 +209,24 @@ impl StreamCursor {
         openings: &RunLengths,
         first: u64,
     ) -> Option<(Range<PageIndex>, Option<u64>)> {
-        let known = if self.lengths.is_empty() { openings } else { &self.lengths };
-        let (run, longest) = (self.run_bytes(), known.longest());
-        let reach = known.reach(run, first);
+        let known = if self.is_opening() { openings } else { &self.lengths };
+        let longest = known.longest();
+        let reach = known.reach(self.run_bytes(), first);
         let run_end = self.run_from.saturating_add(reach);
-        let near = self.requested.max(self.position).saturating_add(run.max(SKIPPED_MIN));
+        let near = self.requested.max(self.position).saturating_add(self.skipped_max());
         for _ in 0..2 {
             let next = self.pending.front()?.pages();
             let (count, bytes) = self.first_pending();
             let (start, goes_back) = (bytes.start, bytes.end <= self.position);
-            if self.direction == Direction::Backward && goes_back {
-                return Some((next, Some(reach)));
+            if goes_back {
+                // A reader that goes backward by seeks is at a new place before each read.
+                let is_known = self.direction == Direction::Backward;
+                return Some((next, Some(if is_known { reach } else { u64::MAX })));
             }
-            let is_elsewhere = goes_back || (start > near && start >= run_end);
-            if is_elsewhere && bytes.end - start <= longest {
+            if start > near && start >= run_end && bytes.end - start <= longest {
                 return Some((next, None));
             }
-            if !goes_back && start < run_end {
+            if start < run_end {
                 return Some((next, Some(reach)));
             }
             self.pending.rotate_left(count);
@@ -223,12 +271,14 @@ impl StreamCursor {
     }
 }
 
-/// What a reader may skip without leaving its run: a window of the kernel's own readahead.
+/// What any reader may skip within a run: a window of the kernel's own readahead.
 const SKIPPED_MIN: u64 = 128 << 10;
-/// The same of what is there or on its way: devices deliver it in the time of an access.
-const SKIPPED_REQUESTED: u64 = 512 << 10;
-/// A reader that closes a file of which no less is left was done with it.
+/// And at most, also of what is on its way: devices deliver it in the time of an access or two.
+const SKIPPED_MAX: u64 = 512 << 10;
+/// A reader that closes a file of which no less is left was done with it; so many times its last
+/// read, besides.
 const LEFT_MIN: u64 = 2 << 20;
+const LEFT_READS: u64 = 8;
 /// Processor time over which a rate is measured.
 const RATE_INTERVAL: Nanos = Nanos::from_millis(2);
 const SECOND: u128 = 1_000_000_000;

@@ -77,16 +77,7 @@ impl LatencyTracker {
 
     /// The mean latency as a multiple of the shortest: the rest is time in the device's queue.
     pub(super) fn slowdown(&self) -> u64 {
-        if self.is_idle { 1 } else { self.usual_slowdown() }
-    }
-
-    /// Whether the device usually has all it can do, also where nothing is in flight just now.
-    pub(super) fn is_full(&self) -> bool {
-        self.usual_slowdown() >= FULL
-    }
-
-    fn usual_slowdown(&self) -> u64 {
-        (self.mean.0 / self.min.0.max(1)).max(1)
+        if self.is_idle { 1 } else { (self.mean.0 / self.min.0.max(1)).max(1) }
     }
 }
 

@@ -12,7 +12,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::device::{DeviceEstimate, DeviceKnowledge, LatencyTracker};
+use super::device::{DeviceEstimate, DeviceKnowledge, FULL, LatencyTracker};
 use super::pace::{PaceInput, PaceStep};
 use super::runs::PageRun;
 use super::{
@@ -63,7 +63,7 @@ impl Planner {
             (row.position, start * PAGE_BYTES, row.run_from)
         };
         let run_end = reach.map_or(u64::MAX, |reach| run_from.saturating_add(reach));
-        if reach.is_none() && latency.is_some_and(LatencyTracker::is_full) {
+        if reach.is_none() && latency.is_some_and(|latency| latency.slowdown() >= FULL) {
             // A piece that waits in the queue keeps the run waiting, and is no earlier for it.
             return None;
         }
@@ -93,7 +93,7 @@ impl Planner {
         }
         let run = row.take_nearest(count, goes_back)?;
         let pages = run.pages();
-        if reach.is_some() {
+        if reach.is_some() && !goes_back {
             row.requested = pages.end * PAGE_BYTES;
         }
         let distance = if goes_back {

@@ -60,8 +60,9 @@ impl RunLengths {
         Some(bytes + (at - end))
     }
 
+    /// Whether nothing is known of the reader's runs.
     pub(super) fn is_empty(&self) -> bool {
-        self.longest() == 0
+        self.longest() == 0 && self.turns == 0
     }
 
     /// The longest of the last runs.
@@ -72,7 +73,7 @@ impl RunLengths {
     /// How far a run is likely to come of which `read` bytes were read. `first`: how far ahead the
     /// first run is followed at least, where that is worth more than is lost of it once.
     pub(super) fn reach(&self, read: u64, first: u64) -> u64 {
-        if self.is_empty() || self.turns > 0 {
+        if self.longest() == 0 || self.turns > 0 {
             return read.saturating_add(read.max(first).max(UNKNOWN));
         }
         let mut longer = [0; KEPT];

@@ -63,7 +63,7 @@ pub struct PaceInput {
     pub position: u64,
     /// The end of what was read ahead or is being read.
     pub ahead: u64,
-    /// The end of the file, as far as it is known.
+    /// The end of the file, as far as it is known, or of what the program is likely to read.
     pub end: u64,
     /// The size of a request that suits kernel and device; at least 1. The paper's `BUFSIZE`.
     pub request_bytes: u64,
@@ -100,7 +100,7 @@ pub enum PaceStep {
         /// A position beyond the program's.
         until: u64,
     },
-    /// All of the file was read.
+    /// All up to the end was read.
     Done,
 }
 

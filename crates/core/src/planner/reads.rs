@@ -54,8 +54,7 @@ impl Planner {
         let file = row.file;
         let Some(bytes) = self.files.get(&file).map(|row| row.bytes) else { return false };
         let (direction, position) = row.after(range);
-        let from = if direction == Direction::Backward { range.end } else { range.start };
-        let opening = row.goes_to(from, bytes);
+        let opening = row.comes_to(range, direction, bytes);
         row.position = position;
         let before = core::mem::replace(&mut row.direction, direction);
         // The reader goes on from nothing where its seek was seen before its read.

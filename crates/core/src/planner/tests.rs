@@ -482,6 +482,49 @@ fn a_reader_that_goes_elsewhere_after_each_run_is_followed_to_the_ends_of_its_ru
 }
 
 #[test]
+fn neither_a_long_head_nor_the_end_of_the_file_tells_how_long_runs_are() {
+    const CHUNKS: u64 = 40;
+    const FILE_BYTES: u64 = 4 << 30;
+    for (why, head, tail) in [("a head", 8, 0), ("a footer", 0, 1), ("a look at the size", 0, 0)] {
+        let mut cache = PageCache::new(64 << 20, 256 << 20);
+        let cursor = cache.open(FILE_BYTES, 0);
+        let mut now = Nanos(0);
+        for nth in 0..head {
+            read_run(&mut cache, cursor, nth * RUN, &mut now);
+        }
+        cache.planner.seek(now, cursor, FILE_BYTES - tail * RUN);
+        if tail > 0 {
+            read_run(&mut cache, cursor, FILE_BYTES - RUN, &mut now);
+        }
+        for nth in 1..=CHUNKS {
+            let at = (nth * nth + 8 * nth) << 20;
+            cache.planner.seek(now, cursor, at);
+            read_run(&mut cache, cursor, at, &mut now);
+        }
+        let (brought, read) = (cache.brought(), (head + tail + CHUNKS) * RUN);
+        assert!(brought < read + read / 4 + (16 << 20), "{why}: {brought} for {read}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_back_by_seeks_is_led_for_as_long_as_it_goes() {
+    for start in [512 << 20, 300 << 20] {
+        let mut cache = PageCache::new(LIMIT, 64 << 20);
+        let cursor = cache.open(512 << 20, 0);
+        let (mut now, mut misses, blocks) = (Nanos(0), 0, 400);
+        for nth in 1..=blocks {
+            let range = start - nth * BLOCK..start - (nth - 1) * BLOCK;
+            cache.planner.seek(now, cursor, range.start);
+            misses += u64::from(!cache.is_cached(&range));
+            now += Nanos::from_millis(3);
+            cache.read(now, cursor, &range, true);
+            cache.advance(now);
+        }
+        assert!(misses * 4 < blocks, "{misses} of {blocks} blocks from {start} on");
+    }
+}
+
+#[test]
 fn of_files_whose_heads_are_read_no_more_is_brought() {
     const FILES: u64 = 40;
     let mut cache = PageCache::new(64 << 20, 256 << 20);
