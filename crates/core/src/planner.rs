@@ -362,9 +362,7 @@ impl Planner {
         self.drop_pending(now, cursor, &(0..u64::MAX));
         let row = self.cursors[cursor.index()].take()?;
         let bytes = self.files.get(&row.file).map_or(0, |file| file.bytes);
-        if let Some(length) = row.closes(bytes) {
-            self.openings.ended(length, 0);
-        }
+        self.openings.left(row.closes(bytes));
         if self.files.get(&row.file).is_some_and(|file| file.cursors == 1) {
             // What is in flight comes, and is not looked at any more.
             while let Some(at) = self.in_flight.iter().position(|it| it.file == row.file) {
@@ -393,9 +391,7 @@ impl Planner {
     fn goes_to(&mut self, cursor: CursorId, position: u64) {
         let Some(row) = self.cursors[cursor.index()].as_mut() else { return };
         let bytes = self.files.get(&row.file).map_or(0, |file| file.bytes);
-        if let Some(length) = row.goes_to(position, bytes) {
-            self.openings.ended(length, 0);
-        }
+        self.openings.left(row.goes_to(position, bytes));
     }
 
     /// The last cursor of `file` that is open in the core is about to be closed: opens another.

@@ -91,12 +91,22 @@ pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A line for each number above zero: counted by `one` or `many`, and what was with it.
-pub fn counted_lines<'a>(
-    rows: impl IntoIterator<Item = (u64, &'a str, &'a str, &'a str)>,
-) -> Vec<String> {
+/// A number, the nouns of one and of many, and what was with them.
+pub type Counted<'a> = (u64, &'a str, &'a str, &'a str);
+
+/// A line for each number above zero.
+pub fn counted_lines<'a>(rows: impl IntoIterator<Item = Counted<'a>>) -> Vec<String> {
     let rows = rows.into_iter().filter(|&(number, ..)| number > 0);
     rows.map(|(number, one, many, what)| format!("{} {what}", counted(number, one, many))).collect()
+}
+
+/// What calls could not be observed in: processes that `refused` it, `foreign` calls.
+#[must_use]
+pub fn calls_not_observed(refused: u64, foreign: u64) -> [Counted<'static>; 2] {
+    [
+        (refused, "process", "processes", "could not be observed in calls"),
+        (foreign, "call of a 32-bit program was", "calls of 32-bit programs were", "skipped"),
+    ]
 }
 
 /// A size with its binary unit.
@@ -301,6 +311,9 @@ mod tests {
             (1_200, "reader", "readers", "not followed"),
         ]);
         assert_eq!(lines, ["1 file was left out", "1,200 readers not followed"]);
+        let lines = counted_lines(calls_not_observed(2, 1));
+        let calls = "1 call of a 32-bit program was skipped";
+        assert_eq!(lines, ["2 processes could not be observed in calls", calls]);
     }
 
     #[test]

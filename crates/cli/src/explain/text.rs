@@ -11,7 +11,7 @@ use forerun_core::device::DeviceKind;
 use forerun_core::device::waits::WaitEstimate;
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{
-    bytes, bytes_of, counted, counted_lines, percent, seconds, time, time_of,
+    bytes, bytes_of, calls_not_observed, counted, counted_lines, percent, seconds, time, time_of,
 };
 use forerun_report::{
     ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap, ExplainedWalk, Explanation,
@@ -42,7 +42,7 @@ pub(super) fn lines(explanation: &Explanation) -> Vec<String> {
         ),
     ];
     lines.extend(not_observed(explanation.processes_skipped, explanation.records_lost));
-    lines.extend(calls_not_observed(explanation));
+    lines.extend(calls_left_out(explanation));
     let waits = explanation.causes.named().into_iter().filter(|&(_, waited)| waited >= SHOWN_MIN);
     let waits: Vec<String> =
         waits.map(|(name, waited)| format!("{name} {}", time(waited))).collect();
@@ -118,13 +118,11 @@ fn learned(explanation: &Explanation) -> Option<String> {
 }
 
 /// What could not be observed of calls.
-fn calls_not_observed(explanation: &Explanation) -> Vec<String> {
+fn calls_left_out(explanation: &Explanation) -> Vec<String> {
     let &Explanation { calls_refused, calls_foreign, entries_left_out, .. } = explanation;
-    let mut lines = counted_lines([
-        (calls_refused, "process", "processes", "could not be observed in calls"),
-        (calls_foreign, "call of a 32-bit program was", "calls of 32-bit programs were", "skipped"),
-        (entries_left_out, "call was", "calls were", "too many to look for walks in them"),
-    ]);
+    let mut lines = counted_lines(calls_not_observed(calls_refused, calls_foreign));
+    let left_out = "too many to look for walks in them";
+    lines.extend(counted_lines([(entries_left_out, "call was", "calls were", left_out)]));
     if explanation.walks.is_none() {
         lines.push("no walks were looked for: file systems did not answer in time".to_owned());
     }

@@ -8,7 +8,8 @@
 
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{
-    bytes, bytes_of, count, counted, counted_lines, percent, ratio, seconds, time, time_of,
+    bytes, bytes_of, calls_not_observed, count, counted, counted_lines, percent, ratio, seconds,
+    time, time_of,
 };
 use forerun_steer::learn::LearnedStats;
 use forerun_steer::run::Stats;
@@ -50,22 +51,11 @@ pub(super) fn lines(stats: &Stats) -> Vec<String> {
     }
     lines.extend(learned(&stats.learned));
     lines.extend(not_observed(stats.processes_skipped, stats.records_lost));
-    lines.extend(counted_lines([
-        (
-            stats.files_refused,
-            "file was",
-            "files were",
-            "not opened: not the program's to open, locked or replaced",
-        ),
-        (stats.calls_refused, "process", "processes", "could not be observed in calls"),
-        (
-            stats.calls_foreign,
-            "call of a 32-bit program was",
-            "calls of 32-bit programs were",
-            "skipped",
-        ),
-        (stats.readers_skipped, "reader was", "readers were", "too many to follow"),
-    ]));
+    let refused = "not opened: not the program's to open, locked or replaced";
+    lines.extend(counted_lines([(stats.files_refused, "file was", "files were", refused)]));
+    lines.extend(counted_lines(calls_not_observed(stats.calls_refused, stats.calls_foreign)));
+    let readers = (stats.readers_skipped, "reader was", "readers were", "too many to follow");
+    lines.extend(counted_lines([readers]));
     lines.extend(given_up(stats.calls_given_up));
     lines
 }

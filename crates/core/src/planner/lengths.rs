@@ -37,13 +37,19 @@ struct Run {
 }
 
 impl RunLengths {
-    /// A run of `bytes` was left at `end`; [`WHOLE`]: at the end of its file. One that is left for
-    /// good has its end at `u64::MAX`.
+    /// A run of `bytes` was left at `end`; [`WHOLE`]: at the end of its file.
     pub(super) fn ended(&mut self, bytes: u64, end: u64) {
         self.turns = self.turns.saturating_sub(1);
         if bytes >= SHORTEST {
             self.last[self.next] = Run { bytes, end };
             self.next = (self.next + 1) % KEPT;
+        }
+    }
+
+    /// A run of `bytes`, if there was one, was left for good.
+    pub(super) fn left(&mut self, bytes: Option<u64>) {
+        if let Some(bytes) = bytes {
+            self.ended(bytes, u64::MAX);
         }
     }
 

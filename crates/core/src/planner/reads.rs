@@ -63,9 +63,7 @@ impl Planner {
             row.pace.moved();
         }
         row.rate.read(range.end - range.start, processor);
-        if let Some(length) = opening {
-            self.openings.ended(length, 0);
-        }
+        self.openings.left(opening);
         self.counts.bytes_read += range.end - range.start;
         let range = range.start..range.end.min(bytes);
         if range.is_empty() {

@@ -20,7 +20,7 @@ use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::note;
 use forerun_console::output;
 use forerun_core::walk::EntryKind;
-use forerun_report::quantity::counted_lines;
+use forerun_report::quantity::{calls_not_observed, counted_lines};
 use forerun_report::remove_parts;
 use forerun_sim::walks::{AccessTrace, Call, CallKind, Tree, names};
 use forerun_steer::record::{self, RecordedCall, RecordedKind, Recording};
@@ -110,23 +110,16 @@ fn next(path: &Path, calls: usize) -> Vec<String> {
 
 /// What is missing in the trace, as lines.
 fn not_observed(recording: &Recording) -> Vec<String> {
+    let given_up = "given up: a file system did not answer";
     let mut lines = counted_lines([
         (recording.calls_left_out, "call was", "calls were", "too many"),
-        (recording.calls_refused, "process", "processes", "could not be observed in calls"),
-        (
-            recording.calls_foreign,
-            "call of a 32-bit program was",
-            "calls of 32-bit programs were",
-            "skipped",
-        ),
         (recording.processes_skipped, "process", "processes", "could not be looked into"),
-        (
-            recording.calls_given_up,
-            "call was",
-            "calls were",
-            "given up: a file system did not answer",
-        ),
+        (recording.calls_given_up, "call was", "calls were", given_up),
     ]);
+    lines.extend(counted_lines(calls_not_observed(
+        recording.calls_refused,
+        recording.calls_foreign,
+    )));
     lines.extend(recording.bug.clone());
     if !recording.is_observed {
         lines.push("the program was not observed: its trace is empty".to_owned());
