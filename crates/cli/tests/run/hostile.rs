@@ -4,8 +4,8 @@
 //!
 //! # Invariants
 //! - What is asserted is processor time by the time that went by, which is longer beside others:
-//!   of the median run, as a virtual machine counts the pauses that its host takes, tenths of a
-//!   second at times, as processor time of what ran.
+//!   of the median run, as a virtual machine counts pauses of its host as processor time of what
+//!   ran.
 
 use std::fs;
 use std::path::PathBuf;
