@@ -87,8 +87,6 @@ pub struct Cache {
     /// What moves frames between partitions, if anything does.
     sizer: Option<Box<Sizer>>,
     frames: Frames,
-    free: Vec<FrameId>,
-    pages: HashMap<PageId, FrameId, FixedState>,
     files: HashMap<FileId, File, FixedState>,
     handles: Vec<Option<Handle>>,
     /// Requests that wait, by name; `rows` holds them.
@@ -216,8 +214,6 @@ impl Cache {
             resizes: 0,
             frames: Frames::new(frames, sizer.as_ref().map(|sizer| sizer.sample())),
             sizer,
-            free: (0..frames).rev().map(FrameId).collect(),
-            pages: HashMap::with_capacity_and_hasher(frames as usize, FixedState),
             files: HashMap::with_hasher(FixedState),
             handles: Vec::new(),
             requests: HashMap::with_hasher(FixedState),
@@ -361,13 +357,13 @@ impl Cache {
     fn assert_consistent(&self) {
         assert!(self.stats.balanced(), "{:?}", self.stats);
         let held = self.partitions.iter().map(|row| u64::from(row.used)).sum::<u64>();
-        let frames = self.free.len() as u64 + held;
+        let frames = u64::from(self.free_frames()) + held;
         assert!(frames == u64::from(self.settings.frames), "{held} held, of {frames} frames");
         let dirty = u64::from(self.dirty_pages) + u64::from(self.promised);
         let bound = self.settings.dirty_pages_max;
         assert!(dirty <= u64::from(bound), "{dirty} pages are dirty or promised, of {bound}");
         assert!(self.requests.len() <= self.rows.len(), "a request that waits has a row");
-        assert!(self.pages.len() as u64 <= held, "a page has a frame of its own");
+        assert!(u64::from(self.frames.mapped()) <= held, "a page has a frame of its own");
     }
 
     /// Time passed: what was put off is tried again.
@@ -425,13 +421,13 @@ impl Cache {
     /// Frames that hold nothing.
     #[must_use]
     pub fn free_frames(&self) -> u32 {
-        u32::try_from(self.free.len()).expect("no more than Settings::frames")
+        self.frames.free()
     }
 
     /// Where `page` is resident, if it is.
     #[must_use]
     pub fn resident(&self, page: PageId) -> Option<FrameId> {
-        self.pages.get(&page).copied().filter(|&frame| self.frames[frame].resident())
+        self.frames.find(page).filter(|&frame| self.frames[frame].resident())
     }
 
     /// Whether the cache holds bytes of `page` that are not known to be durable: an outside change
@@ -439,7 +435,7 @@ impl Cache {
     #[must_use]
     pub fn unwritten(&self, page: PageId) -> bool {
         let kept = |state| !matches!(state, State::Clean | State::InFlight);
-        let row = self.pages.get(&page).map(|&frame| &self.frames[frame]);
+        let row = self.frames.find(page).map(|frame| &self.frames[frame]);
         row.is_some_and(|row| kept(row.state) || row.fills > 0)
     }
 

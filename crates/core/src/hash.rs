@@ -19,6 +19,8 @@
 
 use core::hash::{BuildHasher, Hasher};
 
+use crate::units::PageId;
+
 /// Makes [`FixedHasher`]s, all alike: the third parameter of every hashbrown map here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedState;
@@ -79,6 +81,36 @@ impl Hasher for FixedHasher {
     }
 }
 
+/// The hash of a page: its [`home`] and its [`tag`].
+///
+/// Up to [`NEIGHBOURS`] neighbours in a file have one home, and their places among them in the
+/// tag. The homes of what follows in the file lie about a golden section apart, since the upper
+/// half is that of a product with the golden ratio: fewer meet than by chance.
+#[must_use]
+#[inline]
+pub fn page_hash(page: PageId) -> u64 {
+    let group = PageId { index: page.index / NEIGHBOURS, ..page };
+    FixedState.hash_one(group) ^ page.index % NEIGHBOURS
+}
+
+/// The bucket of `buckets`, at least 1, where a search for what has this hash begins.
+#[must_use]
+#[inline]
+pub fn home(hash: u64, buckets: usize) -> usize {
+    let home = ((hash >> 32) * buckets as u64) >> 32;
+    usize::try_from(home).expect("below the number of buckets")
+}
+
+/// The half of a hash that does not choose the home.
+#[must_use]
+#[inline]
+pub fn tag(hash: u64) -> u32 {
+    u32::try_from(hash & u64::from(u32::MAX)).expect("the lower half")
+}
+
+/// Pages side by side that have one home. A bucket of seven has room for them, and for three more.
+pub const NEIGHBOURS: u64 = 4;
+
 /// The state before anything is written: the fraction of pi, so that a key of zero is mixed too.
 const START: u64 = 0x243f_6a88_85a3_08d3;
 
@@ -88,7 +120,7 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{FileId, PageId};
+    use crate::units::FileId;
     use std::vec;
 
     fn page(file: u32, index: u64) -> u64 {
@@ -159,6 +191,37 @@ mod tests {
             for bucket in low.iter().chain(&high) {
                 assert!((16..=160).contains(bucket), "{bucket} of 64 at stride {stride}");
             }
+        }
+    }
+
+    #[test]
+    fn neighbours_share_a_home_and_differ_in_their_tags() {
+        let hash = |index| page_hash(PageId { file: FileId(3), index });
+        for first in [0, 4, 1 << 20, u64::MAX - 3] {
+            let near = [0, 1, 2, 3].map(|nth| hash(first + nth));
+            assert!(near.iter().all(|hash| home(*hash, 1_000) == home(near[0], 1_000)));
+            assert!((1..4).all(|nth| !near[..nth].iter().any(|other| tag(*other) == tag(near[nth]))));
+        }
+        assert_eq!((home(0, 1), home(u64::MAX, 1), home(u64::MAX, 77)), (0, 0, 76));
+        assert_eq!((home(1 << 63, 77), tag(1 << 63 | 5)), (38, 5));
+    }
+
+    #[test]
+    fn the_groups_of_a_file_spread_over_more_homes_than_by_chance() {
+        for buckets in [10, 103, 1_171] {
+            let (mut unused, mut of) = (0, 0);
+            for file in 0..32 {
+                let mut groups = vec![0_u32; buckets];
+                for group in 0..buckets as u64 {
+                    let page = PageId { file: FileId(file), index: group * NEIGHBOURS };
+                    groups[home(page_hash(page), buckets)] += 1;
+                }
+                assert!(groups.iter().all(|count| *count <= 4), "file {file}: {groups:?}");
+                unused += groups.iter().filter(|count| **count == 0).count();
+                of += buckets;
+            }
+            // By chance it would be 35 % or more.
+            assert!(unused * 4 <= of, "{unused} of {of} homes have no group");
         }
     }
 }

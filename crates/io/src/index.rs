@@ -23,11 +23,11 @@
 
 mod buckets;
 
-use std::{hash::BuildHasher, sync::Arc};
+use std::sync::Arc;
 
 use forerun_core::{
     event::Hit,
-    hash::FixedState,
+    hash::page_hash,
     units::{FrameId, PageId},
 };
 
@@ -84,7 +84,7 @@ impl Index {
     #[must_use]
     #[inline]
     pub fn find(&self, page: PageId) -> Option<PinnedPage<'_>> {
-        self.buckets.find(hash(page), |frame| {
+        self.buckets.find(page_hash(page), |frame| {
             let (pin, publication) = self.frames.find(page, frame)?;
             let hit = Hit { frame, generation: publication.generation };
             Some(PinnedPage { pin, hit, marker: publication.marker })
@@ -131,7 +131,7 @@ impl Publisher {
             PublishOutcome::Marker => {}
             PublishOutcome::New => {
                 assert!(self.index.find(page).is_none(), "{page:?} is published in two frames");
-                self.index.buckets.insert(hash(page), frame);
+                self.index.buckets.insert(page_hash(page), frame);
             }
         }
     }
@@ -143,13 +143,8 @@ impl Publisher {
     pub fn retract(&mut self, frame: FrameId, gone: bool) -> bool {
         let retracted = self.index.frames.retract(frame, gone);
         if let Some(page) = retracted.page {
-            self.index.buckets.remove(hash(page), frame);
+            self.index.buckets.remove(page_hash(page), frame);
         }
         retracted.unpinned
     }
-}
-
-#[inline]
-fn hash(page: PageId) -> u64 {
-    FixedState.hash_one(page)
 }

@@ -48,7 +48,20 @@ impl Cache {
             assert!(is_listed || !has_any, "{file:?} has something to write, and is not listed");
             assert!(!is_listed || has_any || writes.is_syncing(), "{file:?} is listed for nothing");
         }
+        self.audit_pages();
         self.audit_rows();
+    }
+
+    /// Each page is mapped to the one frame whose row has it for its own.
+    fn audit_pages(&self) {
+        let mut mapped = 0;
+        for (frame, row) in self.frames.iter() {
+            let is_free = matches!(row.state, State::Free | State::Lingering);
+            let is_found = self.frames.find(row.page) == Some(frame);
+            assert_eq!(is_found, !is_free && !row.doomed, "{frame:?}: {row:?}");
+            mapped += u32::from(is_found);
+        }
+        assert_eq!(self.frames.mapped(), mapped, "pages that are mapped");
     }
 
     /// The rows of requests are in use, or free once, and know what points to them.

@@ -90,7 +90,7 @@ impl Cache {
         walk: &mut Walk,
     ) {
         self.stats.demanded += 1;
-        let met = self.pages.get(&page).copied();
+        let met = self.frames.find(page);
         let partition = match met {
             None => self.place(reader.handle, page.index).partition,
             Some(frame) => self.frames[frame].partition,
@@ -105,11 +105,11 @@ impl Cache {
             self.missed(partition, page);
             let at = (first, page.index, end);
             self.readahead(Trigger::Miss, page.file, at, reader);
-            if !self.pages.contains_key(&page) {
+            if self.frames.find(page).is_none() {
                 self.fetch_alone(partition, page, false);
             }
         }
-        let Some(&frame) = self.pages.get(&page) else {
+        let Some(frame) = self.frames.find(page) else {
             return self.starve(page, walk, Node::Read, false);
         };
         let row = self.frames[frame];
@@ -185,8 +185,8 @@ impl Cache {
             Trigger::Miss => index.checked_sub(1),
             Trigger::Marker => Some(index),
         };
-        let stream = neighbour.and_then(|index| self.pages.get(&PageId { file, index }));
-        let stream = stream.map(|&frame| &self.frames[frame]);
+        let stream = neighbour.and_then(|index| self.frames.find(PageId { file, index }));
+        let stream = stream.map(|frame| &self.frames[frame]);
         let stream = stream.filter(|row| self.readahead.shared(row.partition, place.partition));
         let stream = stream.and_then(|row| row.stream);
         let next = PageId { file, index: index.saturating_add(u64::from(count)) };
@@ -207,7 +207,7 @@ impl Cache {
             all_pages: file_end,
             congested: reader.congested,
             stream,
-            follows_cached: trigger == Trigger::Miss && self.pages.contains_key(&next),
+            follows_cached: trigger == Trigger::Miss && self.frames.find(next).is_some(),
             in_flight: u32::try_from(self.tickets.len()).unwrap_or(u32::MAX),
             ahead_room: self.ahead_room(),
             device: profile,
@@ -259,7 +259,7 @@ impl Cache {
         let mut absent = core::mem::take(&mut self.absent);
         absent.clear();
         absent.extend(
-            (first..end).filter(|&index| !self.pages.contains_key(&PageId { file, index })),
+            (first..end).filter(|&index| self.frames.find(PageId { file, index }).is_none()),
         );
         let fresh = u32::try_from(absent.len()).expect("a window's size is a u32");
         let marker = self.readahead.of(place.partition).marker(decision, file_pages);
@@ -285,7 +285,7 @@ impl Cache {
     ) {
         let PageId { file, index } = page;
         let shares = |row: &Frame| self.readahead.shared(row.partition, partition);
-        let at = |index| self.pages.get(&PageId { file, index }).copied();
+        let at = |index| self.frames.find(PageId { file, index });
         let at = |index| at(index).filter(|&frame| shares(&self.frames[frame]));
         let Some(frame) = (start..=index).rev().find_map(at) else {
             return self.readahead.note(partition, stream, index, StreamFeedback::MarkerLost);
@@ -318,7 +318,7 @@ impl Cache {
         absent.clear();
         let mut at = first;
         while at < end && absent.len() < room {
-            if !self.pages.contains_key(&PageId { file, index: at }) {
+            if self.frames.find(PageId { file, index: at }).is_none() {
                 absent.push(at);
             }
             at += 1;
@@ -408,7 +408,7 @@ impl Cache {
 
     /// Pages of `file` at `at` 1, 2, ... without a hole, `most` at most.
     fn cached(&self, file: FileId, most: u32, at: impl Fn(u64) -> Option<PageIndex>) -> u32 {
-        let held = |index| self.pages.contains_key(&PageId { file, index });
+        let held = |index| self.frames.find(PageId { file, index }).is_some();
         let count = (1..=u64::from(most)).take_while(|&nth| at(nth).is_some_and(held)).count();
         u32::try_from(count).expect("at most the probes")
     }

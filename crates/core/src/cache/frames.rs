@@ -13,7 +13,14 @@
 //! What happens most is a hit, and of a frame it reads the header alone: the long row is touched
 //! only by the first use of a page that was read ahead.
 //!
+//! Rows are appended as frames are first taken, so memory is touched as it is used: of a cache that
+//! holds little, whatever its size, little.
+//!
 //! # Invariants
+//! - A frame without a row is free. Of the free ones those with a row are taken first, the last one
+//!   that came free before the others.
+//! - A page is found in the frame that it was mapped to, and its row names that page until it is
+//!   unmapped.
 //! - A published frame is resident, and its header names its row's partition. So it is retracted
 //!   before its page leaves.
 //! - A header says *unread* if its frame is published and its row's page is `prefetched`.
@@ -22,6 +29,7 @@ use alloc::vec::Vec;
 
 use super::sizing::Sample;
 use crate::event::Hit;
+use crate::page_table::PageTable;
 use crate::readahead::StreamId;
 use crate::units::{FrameId, PageId};
 
@@ -167,10 +175,15 @@ pub(super) struct CurrentHit {
     pub(super) sampled: bool,
 }
 
-/// All frames, by number.
+/// All frames, by number, and the pages that are found in them.
 pub(super) struct Frames {
+    count: u32,
+    /// Rows of the frames that were ever taken.
     table: Vec<Frame>,
     headers: Vec<FrameHeader>,
+    /// Of these, those that are free.
+    free: Vec<FrameId>,
+    pages: PageTable,
     /// Which pages sizing follows, if it is on.
     sample: Option<Sample>,
 }
@@ -178,10 +191,66 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn new(count: u32, sample: Option<Sample>) -> Self {
         Self {
-            table: alloc::vec![Frame::EMPTY; count as usize],
-            headers: alloc::vec![FrameHeader::EMPTY; count as usize],
+            count,
+            table: Vec::with_capacity(count as usize),
+            headers: Vec::with_capacity(count as usize),
+            free: Vec::new(),
+            pages: PageTable::new(count),
             sample,
         }
+    }
+
+    /// Frames that are free.
+    pub(super) fn free(&self) -> u32 {
+        let (used, free) = (self.table.len() as u64, self.free.len() as u64);
+        let free = u64::from(self.count) - used + free;
+        u32::try_from(free).expect("at most all frames")
+    }
+
+    /// Takes a free frame, if there is one.
+    pub(super) fn take_free(&mut self) -> Option<FrameId> {
+        if let Some(frame) = self.free.pop() {
+            return Some(frame);
+        }
+        let number = u32::try_from(self.table.len()).expect("at most all frames");
+        if number == self.count {
+            return None;
+        }
+        self.table.push(Frame::EMPTY);
+        self.headers.push(FrameHeader::EMPTY);
+        Some(FrameId(number))
+    }
+
+    /// Gives back a frame that was taken and that no page is mapped to.
+    pub(super) fn release(&mut self, frame: FrameId) {
+        assert!(!self.published(frame), "{frame:?} has not been retracted");
+        self[frame] = Frame::EMPTY;
+        self.free.push(frame);
+    }
+
+    /// The frame that `page` is mapped to.
+    #[inline]
+    pub(super) fn find(&self, page: PageId) -> Option<FrameId> {
+        self.pages.find(page, |frame| self.table[frame as usize].page).map(FrameId)
+    }
+
+    /// Pages that are mapped.
+    pub(super) fn mapped(&self) -> u32 {
+        self.pages.len()
+    }
+
+    /// Maps the page that the row of `frame` names, and that is mapped nowhere, to `frame`.
+    pub(super) fn map(&mut self, frame: FrameId) {
+        let page = self[frame].page;
+        assert!(self.find(page).is_none(), "{page:?} has a frame already");
+        self.pages.insert(page, frame.0, |frame| self.table[frame as usize].page);
+    }
+
+    /// Maps the page that the row of `frame` names no longer.
+    pub(super) fn unmap(&mut self, frame: FrameId) {
+        let page = self[frame].page;
+        let old = self.pages.remove(page, |frame| self.table[frame as usize].page);
+        assert!(old == Some(frame.0), "{page:?} is mapped to {old:?}, not {frame:?}");
     }
 
     /// Lets readers without a lock find the page in `frame`. Returns its generation.
@@ -239,6 +308,7 @@ impl Frames {
         &mut self.headers[frame.0 as usize]
     }
 
+    /// Those that were ever taken.
     pub(super) fn iter(&self) -> impl Iterator<Item = (FrameId, &Frame)> {
         (0..).map(FrameId).zip(&self.table)
     }

@@ -150,8 +150,7 @@ impl Cache {
             ahead: prefetched,
             ..Frame::EMPTY
         };
-        let before = self.pages.insert(page, frame);
-        assert!(before.is_none(), "{page:?} has a frame already");
+        self.frames.map(frame);
         self.file_mut(page.file).frames += 1;
         if prefetched {
             self.stats.ahead_fetched += 1;
@@ -159,10 +158,10 @@ impl Cache {
         }
     }
 
-    /// Takes the promise back: no frame is left for the page. Its waiters wait for one.
+    /// Takes the promise back of a page that is mapped no longer: no frame is left for it. Its
+    /// waiters wait for one.
     pub(super) fn unclaim(&mut self, row: Frame) {
         assert_eq!(row.state, State::Claimed);
-        self.pages.remove(&row.page);
         self.file_mut(row.page.file).frames -= 1;
         if row.prefetched {
             self.stats.ahead_fetched -= 1;
@@ -198,7 +197,7 @@ impl Cache {
         let (mut at, mut last) = (index, None);
         while at < limit {
             let page = PageId { file: run.file, index: at };
-            let Some(&frame) = self.pages.get(&page) else { break };
+            let Some(frame) = self.frames.find(page) else { break };
             if self.frames[frame].state != State::Claimed {
                 break;
             }
@@ -272,7 +271,7 @@ impl Cache {
     fn discard(&mut self, frame: FrameId) {
         let row = self.frames[frame];
         assert!(row.prefetched && row.waiters == NIL, "{frame:?} holds a gap page");
-        self.pages.remove(&row.page);
+        self.frames.unmap(frame);
         self.count_wasted(row.window);
         self.release(frame);
     }
@@ -312,7 +311,7 @@ impl Cache {
                 self.frames[frame].last_try = true;
                 self.frames[frame].heads_demand = false;
             } else {
-                self.pages.remove(&row.page);
+                self.frames.unmap(frame);
                 if row.prefetched {
                     self.stats.ahead_unread -= 1;
                     self.stats.ahead_failed += 1;
@@ -506,6 +505,7 @@ impl Cache {
         let Row { request, failed, .. } = self.rows[row as usize];
         if failed {
             self.frames[frame].waiters = self.turn(first);
+            self.frames.unmap(frame);
             self.unclaim(self.frames[frame]);
             self.drop_free(frame);
             return;

@@ -44,7 +44,7 @@ impl Cache {
     /// file holds, as most files are short or cached from their head.
     pub(super) fn frames_of(&self, file: FileId, first: PageIndex, end: PageIndex) -> Vec<FrameId> {
         let resident = self.files.get(&file).map_or(0, |row| row.frames as usize);
-        let held = |index| self.pages.get(&PageId { file, index }).copied();
+        let held = |index| self.frames.find(PageId { file, index });
         if end - first <= u64::from(self.settings.frames) {
             return (first..end).filter_map(held).take(resident).collect();
         }
@@ -52,7 +52,7 @@ impl Cache {
         let mut found: Vec<(PageIndex, FrameId)> = self
             .frames
             .iter()
-            .filter(|(frame, row)| within(row.page) && self.pages.get(&row.page) == Some(frame))
+            .filter(|(frame, row)| within(row.page) && self.frames.find(row.page) == Some(*frame))
             .map(|(frame, row)| (row.page.index, frame))
             .take(resident)
             .collect();
@@ -65,7 +65,7 @@ impl Cache {
         assert!(row.state != State::Claimed, "claims are issued before another event");
         assert!(row.state != State::Writing, "writes of pages that go are answered before");
         self.stats.invalidated += 1;
-        self.pages.remove(&row.page);
+        self.frames.unmap(frame);
         if row.prefetched {
             self.frames[frame].prefetched = false;
             self.count_wasted(row.window);

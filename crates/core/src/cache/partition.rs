@@ -96,7 +96,7 @@ impl Cache {
         let room = self.partitions[at].capacity.saturating_sub(self.partitions[at].used);
         let free = count.min(room).min(self.free_frames());
         for _ in 0..free {
-            let frame = self.free.pop().expect("counted");
+            let frame = self.frames.take_free().expect("counted");
             self.frames[frame].partition = partition;
             taken.push(frame);
         }
@@ -191,7 +191,7 @@ impl Cache {
             self.count_wasted(row.window);
         }
         self.stats.evicted += 1;
-        self.pages.remove(&page);
+        self.frames.unmap(frame);
         self.file_mut(page.file).frames -= 1;
         self.actions.list.push(Action::Retract { frame, gone: false });
         Victim { page, prefetched, marker, window, stream, partition }
@@ -205,10 +205,12 @@ impl Cache {
         match open.reason {
             RetractReason::Reuse(victim) => {
                 let claimed = self.frames[frame];
+                assert!(claimed.page != victim.page, "a victim's frame is of another page's claim");
+                self.frames.unmap(frame);
                 self.restore(frame, victim);
                 if let Some(other) = self.replacement(claimed.partition) {
                     self.frames[other] = claimed;
-                    self.pages.insert(claimed.page, other);
+                    self.frames.map(other);
                 } else {
                     self.unclaim(claimed);
                 }
@@ -244,7 +246,7 @@ impl Cache {
     /// Whether it is known in the course of this event that `partition` has no frame left.
     pub(super) fn exhausted(&self, partition: u32) -> bool {
         let row = &self.partitions[partition as usize];
-        row.dry == self.events && (row.used >= row.capacity || self.free.is_empty())
+        row.dry == self.events && (row.used >= row.capacity || self.free_frames() == 0)
     }
 
     /// A new round begins: what was pinned in the last one may leave.
@@ -270,7 +272,11 @@ impl Cache {
             ..Frame::EMPTY
         };
         self.frames.republish(frame);
-        let claim = self.pages.insert(old, frame);
+        let claim = self.frames.find(old);
+        if let Some(claim) = claim {
+            self.frames.unmap(claim);
+        }
+        self.frames.map(frame);
         self.file_mut(old.file).frames += 1;
         self.stats.evicted -= 1;
         if prefetched {
@@ -351,7 +357,7 @@ impl Cache {
         if prefetched {
             self.readahead.note(partition, stream, page.index, StreamFeedback::Wasted);
         }
-        let again = self.pages.get(&page).map(|&frame| self.frames[frame]);
+        let again = self.frames.find(page).map(|frame| self.frames[frame]);
         let carries = |row: Frame| {
             let own = self.readahead.shared(row.partition, partition);
             own && row.marker && row.stream == Some(stream)
@@ -363,13 +369,11 @@ impl Cache {
 
     /// Gives back a frame whose page has left already.
     pub(super) fn drop_free(&mut self, frame: FrameId) {
-        assert!(!self.frames.published(frame), "{frame:?} has not been retracted");
         let partition = self.frames[frame].partition;
-        self.frames[frame] = Frame::EMPTY;
+        self.frames.release(frame);
         let partition = &mut self.partitions[partition as usize];
         assert!(partition.used > 0, "{frame:?} was taken from its partition");
         partition.used -= 1;
-        self.free.push(frame);
     }
 
     /// Gives back a frame together with its page's count.

@@ -41,7 +41,7 @@ impl Cache {
         let mut stays = None;
         for nth in 0..=u64::from(range.count) {
             let Some(index) = range.page(nth) else { break };
-            let Some(&frame) = self.pages.get(&PageId { file: range.file, index }) else {
+            let Some(frame) = self.frames.find(PageId { file: range.file, index }) else {
                 continue;
             };
             let own = self.readahead.shared(self.frames[frame].partition, partition);

@@ -112,11 +112,11 @@ impl Cache {
                 self.leave(row);
                 continue;
             }
-            if !self.pages.contains_key(&page) {
+            if self.frames.find(page).is_none() {
                 let place = self.place(self.rows[row as usize].handle, page.index);
                 self.fetch_alone(place.partition, page, fresh);
             }
-            if let Some(&frame) = self.pages.get(&page) {
+            if let Some(frame) = self.frames.find(page) {
                 self.first_use(frame);
                 self.join(frame, row, node);
                 if self.frames[frame].resident() {

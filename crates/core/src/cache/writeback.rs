@@ -229,14 +229,14 @@ impl Cache {
             let page = PageId { file, index };
             let in_part = index == first && partial.0 || index + 1 == end && partial.1;
             let fresh = !in_part || index >= old_pages;
-            let held = self.pages.get(&page).map(|&frame| self.frames[frame].partition);
+            let held = self.frames.find(page).map(|frame| self.frames[frame].partition);
             let partition = held.unwrap_or_else(|| self.place(handle, index).partition);
             self.sample(partition, page, false);
             if held.is_none() {
                 self.missed(partition, page);
                 self.fetch_alone(partition, page, fresh);
             }
-            match self.pages.get(&page).copied() {
+            match self.frames.find(page) {
                 Some(frame) if self.frames[frame].resident() => {
                     self.used(frame);
                     self.frames[frame].fills += 1;

@@ -20,18 +20,14 @@
 //!   frames were evicted since. With a limit of 0 there is never one.
 //! - Every operation is O(1), trimming O(1) a name.
 
-use core::hash::BuildHasher as _;
-
-use hashbrown::hash_table::{Entry, HashTable};
-
-use crate::hash::FixedState;
+use crate::page_table::PageTable;
 use crate::queue::{Links, Queue, Table};
 use crate::units::{FrameId, PageId};
 
 /// The slot of each name, which `pages` has at its slot.
 enum Slots {
     /// By the page's hash: slots alone, so that a name that is not there costs one line of memory.
-    Hashed(HashTable<u32>),
+    Hashed(PageTable),
     /// One more than the slot, by the page's number; 0 where there is none.
     Numbered(Table<u32>),
 }
@@ -39,36 +35,22 @@ enum Slots {
 impl Slots {
     fn get(&self, page: PageId, pages: &Table<PageId>) -> Option<u32> {
         match self {
-            Self::Hashed(slots) => slots.find(hash(page), |&slot| pages.get(slot) == page).copied(),
+            Self::Hashed(slots) => slots.find(page, |slot| pages.get(slot)),
             Self::Numbered(slots) => slots.get(number(page)).checked_sub(1),
         }
     }
 
-    /// Gives the slot that `page` had before.
-    fn insert(&mut self, page: PageId, slot: u32, pages: &Table<PageId>) -> Option<u32> {
+    /// Gives `page`, which has none, a slot.
+    fn insert(&mut self, page: PageId, slot: u32, pages: &Table<PageId>) {
         match self {
-            Self::Hashed(slots) => {
-                let is_it = |&slot: &u32| pages.get(slot) == page;
-                match slots.entry(hash(page), is_it, |&slot| hash(pages.get(slot))) {
-                    Entry::Occupied(mut known) => Some(core::mem::replace(known.get_mut(), slot)),
-                    Entry::Vacant(place) => {
-                        place.insert(slot);
-                        None
-                    }
-                }
-            }
-            Self::Numbered(slots) => {
-                core::mem::replace(slots.at(number(page)), slot + 1).checked_sub(1)
-            }
+            Self::Hashed(slots) => slots.insert(page, slot, |slot| pages.get(slot)),
+            Self::Numbered(slots) => *slots.at(number(page)) = slot + 1,
         }
     }
 
     fn remove(&mut self, page: PageId, pages: &Table<PageId>) -> Option<u32> {
         match self {
-            Self::Hashed(slots) => {
-                let found = slots.find_entry(hash(page), |&slot| pages.get(slot) == page);
-                Some(found.ok()?.remove().0)
-            }
+            Self::Hashed(slots) => slots.remove(page, |slot| pages.get(slot)),
             Self::Numbered(slots) => {
                 let slot = slots.get(number(page)).checked_sub(1)?;
                 *slots.at(number(page)) = 0;
@@ -76,10 +58,6 @@ impl Slots {
             }
         }
     }
-}
-
-fn hash(page: PageId) -> u64 {
-    FixedState.hash_one(page)
 }
 
 /// The number of a page that was numbered.
@@ -112,7 +90,7 @@ impl Ghosts {
     fn with_room(limit: u32, room: u32) -> Self {
         Self {
             limit,
-            slots: Slots::Hashed(HashTable::with_capacity(room as usize)),
+            slots: Slots::Hashed(PageTable::new(room)),
             pages: Table::new(room),
             links: Links::new(room),
             order: Queue::new(),
@@ -147,11 +125,11 @@ impl Ghosts {
         }
         // Without a spare slot the used ones are just those below their number.
         let slot = self.spare.pop_back(&mut self.links).unwrap_or(self.order.len());
+        assert!(self.find(page).is_none(), "{page:?} was resident in two frames");
         *self.pages.at(slot) = page;
         self.order.push_front(&mut self.links, slot);
         assert!(slot < self.order.len() + self.spare.len(), "slots are dense");
-        let before = self.slots.insert(page, slot, &self.pages);
-        assert!(before.is_none(), "{page:?} was resident in two frames");
+        self.slots.insert(page, slot, &self.pages);
         Some(slot)
     }
 

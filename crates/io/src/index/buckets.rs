@@ -21,7 +21,10 @@
 
 use std::collections::TryReserveError;
 
-use forerun_core::units::FrameId;
+use forerun_core::{
+    hash::{home, tag},
+    units::FrameId,
+};
 
 use crate::{
     frames::in_huge_pages,
@@ -74,7 +77,7 @@ impl Buckets {
     /// Inserts `frame`, which has this hash from now on.
     pub(super) fn insert(&self, hash: u64, frame: FrameId) {
         assert!(frame.0 < u32::MAX, "an entry has 32 bits for a frame and one");
-        let fresh = tag(hash) << TAG_SHIFT | (u64::from(frame.0) + 1);
+        let fresh = entry(hash, frame);
         for bucket in self.probe(hash) {
             if let Some(entry) = bucket.entry(0) {
                 entry.store(fresh, Ordering::Release);
@@ -87,7 +90,7 @@ impl Buckets {
 
     /// Removes `frame`, which was inserted with this hash.
     pub(super) fn remove(&self, hash: u64, frame: FrameId) {
-        let old = tag(hash) << TAG_SHIFT | (u64::from(frame.0) + 1);
+        let old = entry(hash, frame);
         for bucket in self.probe(hash) {
             if let Some(entry) = bucket.entry(old) {
                 entry.store(0, Ordering::Release);
@@ -101,9 +104,7 @@ impl Buckets {
     /// All buckets, from the home of a hash on.
     #[inline]
     fn probe(&self, hash: u64) -> impl Iterator<Item = &Bucket> {
-        let count = self.0.len();
-        let home = ((hash & u64::from(u32::MAX)) * count as u64) >> 32;
-        let home = usize::try_from(home).expect("below the number of buckets");
+        let home = home(hash, self.0.len());
         self.0[home..].iter().chain(&self.0[..home])
     }
 }
@@ -116,11 +117,10 @@ impl Bucket {
     /// Which entries have this tag, a bit each. All are compared, since where among them a page
     /// stands cannot be predicted.
     #[inline]
-    fn matching(&self, tag: u64) -> u32 {
-        let bits =
-            self.entries.iter().enumerate().map(|(at, entry)| {
-                u32::from(entry.load(Ordering::Acquire) >> TAG_SHIFT == tag) << at
-            });
+    fn matching(&self, tag: u32) -> u32 {
+        let bits = self.entries.iter().enumerate().map(|(at, entry)| {
+            u32::from(entry.load(Ordering::Acquire) >> TAG_SHIFT == u64::from(tag)) << at
+        });
         bits.fold(0, |all, bit| all | bit)
     }
 
@@ -135,10 +135,8 @@ impl Bucket {
     }
 }
 
-/// The half of the hash that does not choose the bucket.
-#[inline]
-fn tag(hash: u64) -> u64 {
-    hash >> TAG_SHIFT
+fn entry(hash: u64, frame: FrameId) -> u64 {
+    u64::from(tag(hash)) << TAG_SHIFT | (u64::from(frame.0) + 1)
 }
 
 #[inline]
@@ -182,13 +180,13 @@ mod tests {
     #[test]
     fn entries_of_a_full_bucket_go_to_the_next_and_around_the_end() {
         let buckets = Buckets::new(12).unwrap(); // 4 buckets
-        let last = u64::from(u32::MAX);
+        let last = u64::from(u32::MAX) << 32;
         for frame in 0..12 {
             buckets.insert(last, FrameId(frame));
         }
         assert_eq!(overflow(&buckets), [0, 0, 0, 5]);
         assert_eq!(all(&buckets, last), (0..12).collect::<Vec<_>>());
-        assert_eq!(all(&buckets, 1 << 32 | last), [], "at home there too, of another tag");
+        assert_eq!(all(&buckets, last | 1), [], "at home there too, of another tag");
         assert_eq!(all(&buckets, 0), [7, 8, 9, 10, 11], "at home where they are, of their tag");
         buckets.remove(last, FrameId(0));
         assert_eq!((overflow(&buckets), all(&buckets, last).len()), (vec![0, 0, 0, 5], 11));
@@ -219,10 +217,10 @@ mod tests {
 
     /// Hashes by how they collide, from a number that differs.
     const HASHES: [(&str, Hash); 5] = [
-        ("all matches", |_| 7 << 32 | 0x4000_0000),
-        ("one home", |number| number << 32),
-        ("one tag", |number| number << 28),
-        ("two homes, three tags", |number| (number % 3) << 32 | (number % 2) << 31),
+        ("all matches", |_| 0x4000_0000 << 32 | 7),
+        ("one home", |number| number),
+        ("one tag", |number| (number << 28).rotate_left(32)),
+        ("two homes, three tags", |number| number % 3 | (number % 2) << 63),
         ("spread", |number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
     ];
 

@@ -4,10 +4,8 @@
 //! - A frame's extent is that of the page which it holds, or is about to hold.
 //! - An extent lies within its page.
 
-use alloc::vec;
-use alloc::vec::Vec;
-
 use super::{FetchRow, RANGE_PAGE_BYTES, page_of};
+use crate::queue::Table;
 use crate::units::{FrameId, PageIndex};
 
 /// A range of bytes within a page.
@@ -21,9 +19,16 @@ pub struct Extent {
 
 /// See the module.
 pub(super) struct Extents {
-    frames: Vec<Extent>,
+    frames: Table<Extent>,
+    count: u32,
     /// Frames that have less than a page, or had when they were filled.
     partial: u64,
+}
+
+impl Default for Extent {
+    fn default() -> Self {
+        Self::WHOLE
+    }
 }
 
 impl Extent {
@@ -50,11 +55,11 @@ impl Extent {
 
 impl Extents {
     pub(super) fn new(frames: u32) -> Self {
-        Self { frames: vec![Extent::WHOLE; frames as usize], partial: 0 }
+        Self { frames: Table::new(frames), count: frames, partial: 0 }
     }
 
     pub(super) fn of(&self, frame: FrameId) -> Extent {
-        self.frames[frame.0 as usize]
+        self.frames.get(frame.0)
     }
 
     pub(super) fn has_partial(&self) -> bool {
@@ -68,11 +73,11 @@ impl Extents {
             let rest = file_bytes - index * u64::from(RANGE_PAGE_BYTES);
             let is_whole =
                 extent.start == 0 && u64::from(extent.end) == rest.min(u64::from(RANGE_PAGE_BYTES));
-            let old = &mut self.frames[frame.0 as usize];
+            let old = self.frames.at(frame.0);
             let was_whole = *old == Extent::WHOLE;
             *old = if is_whole { Extent::WHOLE } else { extent };
             self.partial = self.partial + u64::from(!is_whole) - u64::from(!was_whole);
         }
-        assert!(self.partial <= self.frames.len() as u64, "{} partial frames", self.partial);
+        assert!(self.partial <= u64::from(self.count), "{} partial frames", self.partial);
     }
 }
