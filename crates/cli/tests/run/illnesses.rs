@@ -16,7 +16,7 @@
 //! - Under `run` the observers have polled, or wait for the server, before the program goes on.
 //! - The least of several is compared: the kernel reads ahead of a program as it likes.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +26,7 @@ use fuser::Errno;
 use rustix::fs::{Advice, fadvise};
 
 use crate::rig::{Reader, folder, observing, run, waits};
-use crate::server::{Illness, OPERATIONS, Operation, Server};
+use crate::server::{Illness, OPERATIONS, Operation, Server, is_waiting};
 
 /// Does what each line says.
 const PROGRAM: &str = "
@@ -131,22 +131,18 @@ fn in_turns(
     if !reader.hears(line) {
         return String::new();
     }
-    // It does not wait for a line before it has answered, so what it waits for is the server.
+    let program = format!("/proc/{program}");
+    // It does not wait for a line before it has answered, so what it waits for is the server; and
+    // once the server is idle it holds what it is waited for, whatever it held before.
+    let is_held = || is_waiting(&program) && server.is_idle() && server.held() > 0;
     until(|| {
-        if server.held() > 0 && is_waiting(program) && !reader.has_answered() {
+        if is_held() && !reader.has_answered() {
             *turns += 1;
             server.takes_a_turn();
         }
         reader.has_answered()
     });
     reader.answer()
-}
-
-/// Whether the process `pid` waits.
-fn is_waiting(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    matches!(state, Some('S' | 'D'))
 }
 
 /// How the program runs.

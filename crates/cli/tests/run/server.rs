@@ -13,6 +13,7 @@
 //! - A request that is held keeps no other from being answered.
 //! - No mount outlives the process of the test.
 
+use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -22,6 +23,8 @@ use std::time::Duration;
 
 use forerun_testkit::{Scratch, skip};
 use fuser::{BackgroundSession, Config, Errno, MountOption};
+use rustix::process::Pid;
+use rustix::thread::gettid;
 
 use files::Files;
 pub(crate) use files::ILL_FROM;
@@ -87,6 +90,8 @@ struct Shared {
 struct State {
     ill: Option<(Operation, Illness)>,
     held: Vec<Box<dyn FnOnce() + Send>>,
+    /// The thread that takes requests, once it took one.
+    thread: Option<Pid>,
 }
 
 impl Server {
@@ -122,6 +127,12 @@ impl Server {
         self.shared.lock().held.len()
     }
 
+    /// Whether it waits for requests: all that came are answered or held.
+    pub(crate) fn is_idle(&self) -> bool {
+        let thread = self.shared.lock().thread;
+        thread.is_some_and(|thread| is_waiting(&format!("/proc/self/task/{thread}")))
+    }
+
     /// Answers all that hangs, and all that comes.
     pub(crate) fn heals(&self) {
         let mut state = self.shared.lock();
@@ -146,6 +157,13 @@ impl Drop for Server {
         self.unmounter.unmount();
         drop(self.session.take());
     }
+}
+
+/// Whether the process or thread whose folder in `/proc` is `folder` waits.
+pub(crate) fn is_waiting(folder: &str) -> bool {
+    let stat = fs::read_to_string(format!("{folder}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    matches!(state, Some('S' | 'D'))
 }
 
 /// A process that unmounts a folder once it is told to, or once this one has ended, however: a test
@@ -188,6 +206,7 @@ impl Shared {
         answer: impl FnOnce(Answer) + Send + 'static,
     ) {
         let mut state = self.lock();
+        state.thread = Some(gettid());
         let ill = state.ill.filter(|(ill, _)| *ill == operation).map(|(_, illness)| illness);
         match ill {
             Some(Illness::Hangs | Illness::TakesTurns) => {
