@@ -74,13 +74,6 @@ impl PageTable {
         self.len == 0
     }
 
-    /// Bytes of a table with room for `room` entries.
-    #[must_use]
-    pub fn bytes(room: u32) -> u64 {
-        let buckets = (2 * u64::from(room)).div_ceil(BUCKET_ENTRIES as u64).max(1);
-        (buckets + 1) * size_of::<Bucket>() as u64
-    }
-
     /// The number of `page`; `page_of` tells the page of a number.
     #[must_use]
     #[inline]
