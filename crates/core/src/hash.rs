@@ -90,7 +90,7 @@ impl Hasher for FixedHasher {
 #[inline]
 pub fn page_hash(page: PageId) -> u64 {
     let group = PageId { index: page.index / NEIGHBOURS, ..page };
-    FixedState.hash_one(group) ^ page.index % NEIGHBOURS
+    FixedState.hash_one(group) ^ (page.index % NEIGHBOURS)
 }
 
 /// The bucket of `buckets`, at least 1, where a search for what has this hash begins.
@@ -200,7 +200,9 @@ mod tests {
         for first in [0, 4, 1 << 20, u64::MAX - 3] {
             let near = [0, 1, 2, 3].map(|nth| hash(first + nth));
             assert!(near.iter().all(|hash| home(*hash, 1_000) == home(near[0], 1_000)));
-            assert!((1..4).all(|nth| !near[..nth].iter().any(|other| tag(*other) == tag(near[nth]))));
+            assert!(
+                (1..4).all(|nth| !near[..nth].iter().any(|other| tag(*other) == tag(near[nth])))
+            );
         }
         assert_eq!((home(0, 1), home(u64::MAX, 1), home(u64::MAX, 77)), (0, 0, 76));
         assert_eq!((home(1 << 63, 77), tag(1 << 63 | 5)), (38, 5));

@@ -281,10 +281,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    #[should_panic(expected = "an entry has 32 bits")]
-    fn the_last_number_is_refused() {
-        PageTable::new(1).insert(page(0), u32::MAX, |_| page(0));
-    }
 }

@@ -220,7 +220,7 @@ mod tests {
         ("all matches", |_| 0x4000_0000 << 32 | 7),
         ("one home", |number| number),
         ("one tag", |number| (number << 28).rotate_left(32)),
-        ("two homes, three tags", |number| number % 3 | (number % 2) << 63),
+        ("two homes, three tags", |number| (number % 3) | ((number % 2) << 63)),
         ("spread", |number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
     ];
 
