@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use crate::prng::Prng;
     use crate::units::FileId;
-    use std::collections::BTreeMap;
+    use std::collections::BTreeSet;
 
     fn page(number: u64) -> PageId {
         // Neighbours, and pages far apart, of three files.
@@ -222,23 +222,23 @@ mod tests {
         for (room, names) in [(0, 12), (1, 5), (7, 40), (64, 100), (64, 3_000)] {
             let mut prng = Prng::new(names);
             let mut table = PageTable::new(room);
-            let mut twin = BTreeMap::new();
+            let mut twin = BTreeSet::new();
             let page_of = |number: u32| page(u64::from(number));
             for _ in 0..20_000 {
                 let name = prng.below(names);
                 let number = u32::try_from(name).unwrap();
-                let known = twin.contains_key(&name).then_some(number);
+                let known = twin.contains(&name).then_some(number);
                 assert_eq!(table.find(page(name), page_of), known, "{name} of {names}");
                 if known.is_none() && prng.chance(60) {
                     table.insert(page(name), number, page_of);
-                    twin.insert(name, ());
+                    twin.insert(name);
                 } else {
                     assert_eq!(table.remove(page(name), page_of), known);
                     twin.remove(&name);
                 }
                 assert_eq!((table.len() as usize, table.is_empty()), (twin.len(), twin.is_empty()));
             }
-            for name in twin.into_keys() {
+            for name in twin {
                 assert_eq!(table.remove(page(name), page_of).map(u64::from), Some(name));
             }
             assert_eq!(overflow(&table), 0, "nothing stays behind what is removed");
