@@ -83,7 +83,7 @@ impl Hasher for FixedHasher {
 
 /// The hash of a page: its [`home`] and its [`tag`].
 ///
-/// Up to [`NEIGHBOURS`] neighbours in a file have one home, and their places among them in the
+/// Up to four neighbours in a file have one home, and their places among them in the
 /// tag. The homes of what follows in the file lie about a golden section apart, since the upper
 /// half is that of a product with the golden ratio: fewer meet than by chance.
 #[must_use]
@@ -109,7 +109,7 @@ pub fn tag(hash: u64) -> u32 {
 }
 
 /// Pages side by side that have one home. A bucket of seven has room for them, and for three more.
-pub const NEIGHBOURS: u64 = 4;
+const NEIGHBOURS: u64 = 4;
 
 /// The state before anything is written: the fraction of pi, so that a key of zero is mixed too.
 const START: u64 = 0x243f_6a88_85a3_08d3;

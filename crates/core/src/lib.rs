@@ -20,7 +20,7 @@ pub mod event;
 pub mod eviction;
 pub mod hash;
 pub mod learned;
-pub mod page_table;
+mod page_table;
 pub mod params;
 pub mod planner;
 pub mod prng;

@@ -30,7 +30,7 @@ use crate::hash::{home, page_hash, tag};
 use crate::units::PageId;
 
 /// See the module.
-pub struct PageTable {
+pub(crate) struct PageTable {
     /// The buckets, from the first cache line on.
     words: Vec<u64>,
     /// Words before that.
@@ -52,8 +52,7 @@ struct Place {
 
 impl PageTable {
     /// An empty table, with room for `room` entries; it grows beyond.
-    #[must_use]
-    pub fn new(room: u32) -> Self {
+    pub(crate) fn new(room: u32) -> Self {
         let buckets = (2 * u64::from(room)).div_ceil(BUCKET_ENTRIES as u64).max(1);
         let buckets = usize::try_from(buckets).expect("no more than there are entries");
         let words = vec![0; buckets * BUCKET_WORDS + BUCKET_WORDS - 1];
@@ -63,30 +62,26 @@ impl PageTable {
     }
 
     /// Entries.
-    #[must_use]
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether there is no entry.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+    /// Buckets.
+    #[cfg(test)]
+    pub(crate) fn buckets(&self) -> usize {
+        self.buckets
     }
 
     /// The number of `page`; `page_of` tells the page of a number.
-    #[must_use]
     #[inline]
-    pub fn find(&self, page: PageId, page_of: impl Fn(u32) -> PageId) -> Option<u32> {
+    pub(crate) fn find(&self, page: PageId, page_of: impl Fn(u32) -> PageId) -> Option<u32> {
         self.locate(page, page_of).map(|found| found.1)
     }
 
     /// Gives `page`, which has no entry, the number `number`.
-    ///
-    /// # Panics
-    /// The number is `u32::MAX`.
-    pub fn insert(&mut self, page: PageId, number: u32, page_of: impl Fn(u32) -> PageId) {
+    pub(crate) fn insert(&mut self, page: PageId, number: u32, page_of: impl Fn(u32) -> PageId) {
         assert!(number < u32::MAX, "an entry has 32 bits for a number and one");
+        assert!(self.find(page, &page_of).is_none(), "{page:?} has a number already");
         if self.len == self.room {
             self.grow(page_of);
         }
@@ -95,13 +90,16 @@ impl PageTable {
     }
 
     /// Removes the entry of `page`, and gives the number that it had.
-    pub fn remove(&mut self, page: PageId, page_of: impl Fn(u32) -> PageId) -> Option<u32> {
+    pub(crate) fn remove(&mut self, page: PageId, page_of: impl Fn(u32) -> PageId) -> Option<u32> {
         let (place, number) = self.locate(page, page_of)?;
         self.clear(place);
         Some(number)
     }
 
     fn locate(&self, page: PageId, page_of: impl Fn(u32) -> PageId) -> Option<(Place, u32)> {
+        if self.len == 0 {
+            return None; // Memory that was never written is not read either.
+        }
         let hash = page_hash(page);
         let (home, tag) = (home(hash, self.buckets), tag(hash));
         let all = self.lines();
@@ -236,7 +234,7 @@ mod tests {
                     assert_eq!(table.remove(page(name), page_of), known);
                     twin.remove(&name);
                 }
-                assert_eq!((table.len() as usize, table.is_empty()), (twin.len(), twin.is_empty()));
+                assert_eq!(table.len() as usize, twin.len());
             }
             for name in twin {
                 assert_eq!(table.remove(page(name), page_of).map(u64::from), Some(name));
@@ -247,8 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_a_full_bucket_go_on_around_the_end_and_are_told_apart() {
-        // All of one home and tag: pages are told apart by what the caller knows.
+    fn entries_of_a_full_bucket_go_on_around_the_end() {
         let mut table = PageTable::new(12); // 4 buckets
         let hash = u64::MAX;
         for number in 0..12 {
@@ -264,6 +261,20 @@ mod tests {
         assert_eq!(overflow(&table), 4, "it lay at home");
         table.place(hash, 11);
         assert_eq!((overflow(&table), number_of(table.lines()[3][0])), (4, Some(11)));
+    }
+
+    #[test]
+    fn pages_of_one_tag_and_bucket_are_told_apart() {
+        let pages = [506_704, 607_513].map(|index| PageId { file: FileId(0), index });
+        assert_eq!(tag(page_hash(pages[0])), tag(page_hash(pages[1])));
+        let page_of = |number: u32| pages[number as usize];
+        let mut table = PageTable::new(3); // 1 bucket
+        table.insert(pages[0], 0, page_of);
+        assert_eq!(table.find(pages[1], page_of), None);
+        table.insert(pages[1], 1, page_of);
+        assert_eq!(pages.map(|page| table.find(page, page_of)), [Some(0), Some(1)]);
+        assert_eq!(table.remove(pages[1], page_of), Some(1));
+        assert_eq!(pages.map(|page| table.find(page, page_of)), [Some(0), None]);
     }
 
     #[test]

@@ -132,8 +132,9 @@ fn in_turns(
         return String::new();
     }
     let program = format!("/proc/{program}");
-    // It does not wait for a line before it has answered, so what it waits for is the server; and
-    // once the server is idle it holds what it is waited for, whatever it held before.
+    // It does not wait for a line before it has answered, so what it waits for is the server. A
+    // request wakes the server before its sender sleeps: idle after the program was seen to wait,
+    // the server has taken that request. So the order of the three matters.
     let is_held = || is_waiting(&program) && server.is_idle() && server.held() > 0;
     until(|| {
         if is_held() && !reader.has_answered() {

@@ -12,8 +12,9 @@ impl Cache {
     /// Compares counts that are kept with what they count.
     ///
     /// # Panics
-    /// A count is another, a row of a request is lost or free twice, or a file that has something
-    /// to write is not among those that are looked through for it.
+    /// A count is another, a row of a request is lost or free twice, a file that has something
+    /// to write is not among those that are looked through for it, or a page is found in another
+    /// frame than its own.
     pub fn audit(&self) {
         let mut unwritten = BTreeMap::<FileId, [u32; 3]>::new();
         for (_, frame) in self.frames.iter().filter(|(_, frame)| !frame.doomed) {

@@ -194,7 +194,7 @@ impl Frames {
             count,
             table: Vec::with_capacity(count as usize),
             headers: Vec::with_capacity(count as usize),
-            free: Vec::new(),
+            free: Vec::with_capacity(count as usize),
             pages: PageTable::new(count),
             sample,
         }
@@ -242,11 +242,10 @@ impl Frames {
     /// Maps the page that the row of `frame` names, and that is mapped nowhere, to `frame`.
     pub(super) fn map(&mut self, frame: FrameId) {
         let page = self[frame].page;
-        assert!(self.find(page).is_none(), "{page:?} has a frame already");
         self.pages.insert(page, frame.0, |frame| self.table[frame as usize].page);
     }
 
-    /// Maps the page that the row of `frame` names no longer.
+    /// Unmaps the page that the row of `frame` names.
     pub(super) fn unmap(&mut self, frame: FrameId) {
         let page = self[frame].page;
         let old = self.pages.remove(page, |frame| self.table[frame as usize].page);
@@ -292,8 +291,8 @@ impl Frames {
 
     /// What `hit` found, unless it is stale.
     pub(super) fn found(&self, hit: Hit) -> Option<CurrentHit> {
-        let FrameHeader { generation, partition, unread, sampled } =
-            self.headers[hit.frame.0 as usize];
+        let &FrameHeader { generation, partition, unread, sampled } =
+            self.headers.get(hit.frame.0 as usize)?;
         let current = generation == hit.generation && partition != NIL;
         current.then_some(CurrentHit { partition, unread, sampled })
     }

@@ -42,7 +42,8 @@ impl Sample {
 
     /// Whether `page` is one of them.
     pub(in crate::cache) fn takes(self, page: PageId) -> bool {
-        // Bits that no hash table looks at: it takes a bucket by the lowest, a tag by the highest.
+        // Bits that hashbrown does not look at: the lowest choose a bucket, the highest are a tag.
+        // Tables of pages hash another word, of four neighbours.
         FixedState.hash_one(page) >> HASH_SHIFT & (HASHES - 1) < self.rate
     }
 }

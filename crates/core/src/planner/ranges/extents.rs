@@ -73,6 +73,7 @@ impl Extents {
             let rest = file_bytes - index * u64::from(RANGE_PAGE_BYTES);
             let is_whole =
                 extent.start == 0 && u64::from(extent.end) == rest.min(u64::from(RANGE_PAGE_BYTES));
+            assert!(frame.0 < self.count, "{frame:?} of {}", self.count);
             let old = self.frames.at(frame.0);
             let was_whole = *old == Extent::WHOLE;
             *old = if is_whole { Extent::WHOLE } else { extent };
