@@ -182,17 +182,24 @@ impl Tracer {
         Ok(())
     }
 
-    /// The program has ended: what it leaves running has some time to end as well.
+    /// The program has ended: what it leaves running has some time to end as well, and more while
+    /// it makes calls, as a processor that others use makes all of it slow.
     fn follow_rest(&mut self) {
         let ended = self.clock.now();
+        let mut seen = ended;
         while !self.is_refused() {
+            let now = self.clock.now();
+            let may_go_on = now.since(ended) < REST_MAX;
             match stops::next_now() {
                 Next::NoneLeft => return,
-                Next::Stopped(tid, stop) => self.stopped(tid, stop),
-                Next::Running if self.clock.now().since(ended) < REST_MAX => {
+                Next::Stopped(tid, stop) if may_go_on => {
+                    self.stopped(tid, stop);
+                    seen = now;
+                }
+                Next::Running if may_go_on && now.since(seen) < QUIET_MAX => {
                     thread::sleep(REST_LOOKED_EVERY);
                 }
-                Next::Running => {
+                Next::Stopped(..) | Next::Running => {
                     self.traced.leaves_processes = true;
                     return;
                 }
@@ -304,8 +311,11 @@ impl Tracer {
     }
 }
 
-/// More than the ends of a pipeline take, whose last process the program did not wait for.
-const REST_MAX: Nanos = Nanos::from_millis(1_000);
+/// More than the ends of a pipeline take, whose last process the program did not wait for, from one
+/// call to the next.
+const QUIET_MAX: Nanos = Nanos::from_millis(1_000);
+/// A process that makes calls again and again is left as well.
+const REST_MAX: Nanos = Nanos::from_millis(10_000);
 const REST_LOOKED_EVERY: Duration = Duration::from_millis(1);
 const FILES_MAX: usize = 100_000;
 /// How long a request to give up may take to be noticed; the program's end is noticed at once.
