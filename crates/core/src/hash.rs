@@ -83,9 +83,9 @@ impl Hasher for FixedHasher {
 
 /// The hash of a page: its [`home`] and its [`tag`].
 ///
-/// Up to four neighbours in a file have one home, and their places among them in the
-/// tag. The homes of what follows in the file lie about a golden section apart, since the upper
-/// half is that of a product with the golden ratio: fewer meet than by chance.
+/// Up to four neighbours in a file have one home, and their places among them in the tag. The homes
+/// of what follows in the file lie about a golden section apart, since the upper half is that of a
+/// product with the golden ratio: fewer meet than by chance.
 #[must_use]
 #[inline]
 pub fn page_hash(page: PageId) -> u64 {
@@ -107,6 +107,32 @@ pub fn home(hash: u64, buckets: usize) -> usize {
 pub fn tag(hash: u64) -> u32 {
     u32::try_from(hash & u64::from(u32::MAX)).expect("the lower half")
 }
+
+/// The entry of a table of pages for what has this hash and the number `number`, which is below
+/// `u32::MAX`: its tag above, one more than the number below. 0 is no entry.
+#[must_use]
+#[inline]
+pub fn entry(hash: u64, number: u32) -> u64 {
+    assert!(number < u32::MAX, "an entry has 32 bits for a number and one");
+    u64::from(tag(hash)) << TAG_SHIFT | (u64::from(number) + 1)
+}
+
+/// Whether `entry` has this tag; no entry may have it too.
+#[must_use]
+#[inline]
+pub fn has_tag(entry: u64, tag: u32) -> bool {
+    entry >> TAG_SHIFT == u64::from(tag)
+}
+
+/// The number of `entry`; `None` of no entry.
+#[must_use]
+#[inline]
+pub fn number_of(entry: u64) -> Option<u32> {
+    let number = u32::try_from(entry & u64::from(u32::MAX)).expect("the lower half");
+    number.checked_sub(1)
+}
+
+const TAG_SHIFT: u32 = 32;
 
 /// Pages side by side that have one home. A bucket of seven has room for them, and for three more.
 const NEIGHBOURS: u64 = 4;

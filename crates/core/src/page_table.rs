@@ -10,7 +10,7 @@
 //! An entry lies in the first bucket from its home on that had room when it was inserted. Each
 //! bucket counts the entries that overflowed it; a search goes on only where there is any. So what
 //! is removed leaves nothing behind, however often pages come and go, and neighbours in a file may
-//! share a bucket ([`crate::hash::home`]): what is read in order finds the next pages in a cache
+//! share a bucket ([`page_hash`]): what is read in order finds the next pages in a cache
 //! line that it has. The index that hits use (`forerun-io`) is of this shape, in atomic words.
 //!
 //! The caller knows the page of each number: a tag that is equal is no page that is equal.
@@ -26,7 +26,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::hash::{home, page_hash, tag};
+use crate::hash::{entry, has_tag, home, number_of, page_hash, tag};
 use crate::units::PageId;
 
 /// See the module.
@@ -80,7 +80,6 @@ impl PageTable {
 
     /// Gives `page`, which has no entry, the number `number`.
     pub(crate) fn insert(&mut self, page: PageId, number: u32, page_of: impl Fn(u32) -> PageId) {
-        assert!(number < u32::MAX, "an entry has 32 bits for a number and one");
         assert!(self.find(page, &page_of).is_none(), "{page:?} has a number already");
         if self.len == self.room {
             self.grow(page_of);
@@ -103,7 +102,7 @@ impl PageTable {
         let hash = page_hash(page);
         let (home, tag) = (home(hash, self.buckets), tag(hash));
         let all = self.lines();
-        for bucket in (home..self.buckets).chain(0..home) {
+        for bucket in probe(home, self.buckets) {
             let entries = &all[bucket];
             let mut matches = matching(entries, tag);
             while matches != 0 {
@@ -124,7 +123,7 @@ impl PageTable {
 
     fn place(&mut self, hash: u64, number: u32) {
         let (home, entry) = (home(hash, self.buckets), entry(hash, number));
-        for at in (home..self.buckets).chain(0..home) {
+        for at in probe(home, self.buckets) {
             let bucket = self.line_mut(at);
             if let Some(free) = bucket[..BUCKET_ENTRIES].iter_mut().find(|entry| **entry == 0) {
                 *free = entry;
@@ -137,12 +136,10 @@ impl PageTable {
 
     fn clear(&mut self, Place { home, bucket, nth }: Place) {
         self.line_mut(bucket)[nth] = 0;
-        let mut at = home;
-        while at != bucket {
+        for at in probe(home, self.buckets).take_while(|at| *at != bucket) {
             let overflow = &mut self.line_mut(at)[OVERFLOW];
             assert!(*overflow > 0, "as many leave as came");
             *overflow -= 1;
-            at = (at + 1) % self.buckets;
         }
         self.len -= 1;
     }
@@ -170,23 +167,19 @@ impl PageTable {
     }
 }
 
+/// All buckets, from `home` on.
+#[inline]
+fn probe(home: usize, buckets: usize) -> impl Iterator<Item = usize> {
+    (home..buckets).chain(0..home)
+}
+
 /// Which entries have this tag, a bit each. All are compared, since where among them a page stands
 /// cannot be predicted.
 #[inline]
 fn matching(bucket: &Bucket, tag: u32) -> u32 {
     let entries = bucket[..BUCKET_ENTRIES].iter().enumerate();
-    let bits = entries.map(|(at, entry)| u32::from(entry >> TAG_SHIFT == u64::from(tag)) << at);
+    let bits = entries.map(|(at, entry)| u32::from(has_tag(*entry, tag)) << at);
     bits.fold(0, |all, bit| all | bit)
-}
-
-fn entry(hash: u64, number: u32) -> u64 {
-    u64::from(tag(hash)) << TAG_SHIFT | (u64::from(number) + 1)
-}
-
-#[inline]
-fn number_of(entry: u64) -> Option<u32> {
-    let number = u32::try_from(entry & u64::from(u32::MAX)).expect("the lower half");
-    number.checked_sub(1)
 }
 
 /// With the count they fill a cache line.
@@ -194,7 +187,6 @@ const BUCKET_ENTRIES: usize = 7;
 const BUCKET_WORDS: usize = 8;
 /// Behind the entries.
 const OVERFLOW: usize = BUCKET_ENTRIES;
-const TAG_SHIFT: u32 = 32;
 /// Of a table that grew.
 const ROOM_MIN: u32 = 64;
 

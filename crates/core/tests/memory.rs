@@ -1,8 +1,6 @@
 //! What a cache takes of memory: a page of memory that is touched first is a fault of the thread
-//! that does it, which `minflt` of `/proc/thread-self/stat` counts.
-//!
-//! # Invariants
-//! - Where all memory comes in huge pages a fault is 512 pages, and the bounds say little.
+//! that does it, which `minflt` of `/proc/thread-self/stat` counts. Where all memory comes in huge
+//! pages a fault is 512 pages, and the bounds say little.
 
 use std::fs;
 

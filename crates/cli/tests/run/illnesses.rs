@@ -25,8 +25,8 @@ use forerun_testkit::{Scratch, installed, on_threads, until, within};
 use fuser::Errno;
 use rustix::fs::{Advice, fadvise};
 
-use crate::rig::{Reader, folder, observing, run, waits};
-use crate::server::{Illness, OPERATIONS, Operation, Server, is_waiting};
+use crate::rig::{Reader, folder, is_waiting, observing, run, waits};
+use crate::server::{Illness, OPERATIONS, Operation, Server};
 
 /// Does what each line says.
 const PROGRAM: &str = "

@@ -83,6 +83,13 @@ pub(crate) fn waits(pid: u32) -> u64 {
     threads.filter_map(|thread| of(thread.ok()?.path())).sum()
 }
 
+/// Whether the process or thread whose folder in `/proc` is `folder` waits.
+pub(crate) fn is_waiting(folder: &str) -> bool {
+    let stat = fs::read_to_string(format!("{folder}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    matches!(state, Some('S' | 'D'))
+}
+
 /// A folder for one test, empty, which all users may enter.
 pub(crate) fn folder(test: &str) -> Scratch {
     Scratch::on_disk(&format!("run-{test}"))

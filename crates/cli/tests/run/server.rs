@@ -13,7 +13,6 @@
 //! - A request that is held keeps no other from being answered.
 //! - No mount outlives the process of the test.
 
-use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -28,6 +27,8 @@ use rustix::thread::gettid;
 
 use files::Files;
 pub(crate) use files::ILL_FROM;
+
+use crate::rig::is_waiting;
 
 mod files;
 
@@ -157,13 +158,6 @@ impl Drop for Server {
         self.unmounter.unmount();
         drop(self.session.take());
     }
-}
-
-/// Whether the process or thread whose folder in `/proc` is `folder` waits.
-pub(crate) fn is_waiting(folder: &str) -> bool {
-    let stat = fs::read_to_string(format!("{folder}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    matches!(state, Some('S' | 'D'))
 }
 
 /// A process that unmounts a folder once it is told to, or once this one has ended, however: a test

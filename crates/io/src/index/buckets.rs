@@ -22,7 +22,7 @@
 use std::collections::TryReserveError;
 
 use forerun_core::{
-    hash::{home, tag},
+    hash::{entry, has_tag, home, number_of, tag},
     units::FrameId,
 };
 
@@ -61,8 +61,8 @@ impl Buckets {
             while matches != 0 {
                 let entry = &bucket.entries[matches.trailing_zeros() as usize];
                 matches &= matches - 1;
-                if let Some(frame) = frame_of(entry.load(Ordering::Acquire))
-                    && let Some(answer) = look(frame)
+                if let Some(number) = number_of(entry.load(Ordering::Acquire))
+                    && let Some(answer) = look(FrameId(number))
                 {
                     return Some(answer);
                 }
@@ -76,8 +76,7 @@ impl Buckets {
 
     /// Inserts `frame`, which has this hash from now on.
     pub(super) fn insert(&self, hash: u64, frame: FrameId) {
-        assert!(frame.0 < u32::MAX, "an entry has 32 bits for a frame and one");
-        let fresh = entry(hash, frame);
+        let fresh = entry(hash, frame.0);
         for bucket in self.probe(hash) {
             if let Some(entry) = bucket.entry(0) {
                 entry.store(fresh, Ordering::Release);
@@ -90,7 +89,7 @@ impl Buckets {
 
     /// Removes `frame`, which was inserted with this hash.
     pub(super) fn remove(&self, hash: u64, frame: FrameId) {
-        let old = entry(hash, frame);
+        let old = entry(hash, frame.0);
         for bucket in self.probe(hash) {
             if let Some(entry) = bucket.entry(old) {
                 entry.store(0, Ordering::Release);
@@ -118,9 +117,11 @@ impl Bucket {
     /// stands cannot be predicted.
     #[inline]
     fn matching(&self, tag: u32) -> u32 {
-        let bits = self.entries.iter().enumerate().map(|(at, entry)| {
-            u32::from(entry.load(Ordering::Acquire) >> TAG_SHIFT == u64::from(tag)) << at
-        });
+        let bits = self
+            .entries
+            .iter()
+            .enumerate()
+            .map(|(at, entry)| u32::from(has_tag(entry.load(Ordering::Acquire), tag)) << at);
         bits.fold(0, |all, bit| all | bit)
     }
 
@@ -135,19 +136,8 @@ impl Bucket {
     }
 }
 
-fn entry(hash: u64, frame: FrameId) -> u64 {
-    u64::from(tag(hash)) << TAG_SHIFT | (u64::from(frame.0) + 1)
-}
-
-#[inline]
-fn frame_of(entry: u64) -> Option<FrameId> {
-    let number = u32::try_from(entry & u64::from(u32::MAX)).expect("the lower half");
-    number.checked_sub(1).map(FrameId)
-}
-
 /// With the count they fill a cache line.
 const BUCKET_ENTRIES: usize = 7;
-const TAG_SHIFT: u32 = 32;
 
 #[cfg(not(feature = "shuttle"))]
 const _: () = assert!(size_of::<Bucket>() == 64);

@@ -314,7 +314,7 @@ impl Tracer {
 /// More than the ends of a pipeline take, whose last process the program did not wait for, from one
 /// call to the next.
 const QUIET_MAX: Nanos = Nanos::from_millis(1_000);
-/// A process that makes calls again and again is left as well.
+/// A process that makes calls again and again is followed for no longer.
 const REST_MAX: Nanos = Nanos::from_millis(10_000);
 const REST_LOOKED_EVERY: Duration = Duration::from_millis(1);
 const FILES_MAX: usize = 100_000;
