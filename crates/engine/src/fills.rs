@@ -19,7 +19,7 @@
 //! # Locking
 //! All of it lies under the state's lock. Copies are made without it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use forerun_core::units::{FrameId, Nanos, PageIndex, RequestId};
 use forerun_io::index::{Published, Publisher};
@@ -30,6 +30,8 @@ use crate::waiters::{Fill, FillRoom, Slots};
 #[derive(Default)]
 pub(crate) struct Fills {
     rows: BTreeMap<FrameId, FillRow>,
+    /// Those frames that no writer copies into: they wait for a pin.
+    blocked: BTreeSet<FrameId>,
 }
 
 /// A frame with fills.
@@ -61,14 +63,18 @@ impl Fills {
             row.writers.push_back((request, page));
             return;
         }
-        let row = self.rows.entry(frame).or_insert(FillRow {
+        let mut row = FillRow {
             published: publisher.published(frame),
             copying: false,
-            writers: VecDeque::from([(request, page)]),
+            writers: VecDeque::new(),
             readers: Vec::new(),
             since: now,
-        });
-        row.start(frame, fresh, publisher, slots);
+        };
+        if !row.start((request, page), (frame, fresh), publisher, slots) {
+            row.writers.push_back((request, page));
+            self.blocked.insert(frame);
+        }
+        self.rows.insert(frame, row);
     }
 
     /// Defers serving `frame` to a reader while a writer has or awaits it; returns whether it did.
@@ -117,7 +123,7 @@ impl Fills {
         row.serve(frame, publisher, slots);
         let unpinned = publisher.retract(frame, gone);
         if gone || unpinned {
-            self.rows.remove(&frame);
+            self.remove(frame);
         }
         Some(unpinned)
     }
@@ -139,17 +145,16 @@ impl Fills {
 
     /// Retries the fills that wait for pins.
     pub(crate) fn retry(&mut self, publisher: &mut Publisher, slots: &mut Slots) {
-        let blocked: Vec<FrameId> =
-            self.rows.iter().filter(|(_, row)| !row.copying).map(|(&frame, _)| frame).collect();
-        for frame in blocked {
+        for frame in self.blocked.clone() {
             self.go_on(frame, publisher, slots);
         }
     }
 
     /// Gives up the fills that have waited for pins since `wait_max` or longer.
     pub(crate) fn expire(&mut self, now: Nanos, wait_max: Nanos, slots: &mut Slots) {
-        for (&frame, row) in &mut self.rows {
-            if row.copying || now.since(row.since) < wait_max {
+        for &frame in &self.blocked {
+            let row = self.rows.get_mut(&frame).expect("a blocked frame has a row");
+            if now.since(row.since) < wait_max {
                 continue;
             }
             for (request, page) in row.writers.drain(..) {
@@ -160,13 +165,13 @@ impl Fills {
 
     /// Whether a fill waits for a pin, or a page is to be published when the last pin is released.
     pub(crate) fn blocked(&self) -> bool {
-        self.rows.values().any(|row| !row.copying)
+        !self.blocked.is_empty()
     }
 
     /// Since when a fill waits for a pin.
     pub(crate) fn blocked_since(&self) -> Option<Nanos> {
-        let blocked = self.rows.values().filter(|row| !row.copying && !row.writers.is_empty());
-        blocked.map(|row| row.since).min()
+        let blocked = self.blocked.iter().map(|frame| &self.rows[frame]);
+        blocked.filter(|row| !row.writers.is_empty()).map(|row| row.since).min()
     }
 
     /// Forgets the pages that were to be served to a request that has failed.
@@ -179,35 +184,59 @@ impl Fills {
     /// Hands the frame to its next writer, or publishes the page where none is left.
     fn go_on(&mut self, frame: FrameId, publisher: &mut Publisher, slots: &mut Slots) {
         let Some(row) = self.rows.get_mut(&frame) else { return };
-        if !row.writers.is_empty() {
-            row.start(frame, false, publisher, slots);
-            return;
-        }
-        row.serve(frame, publisher, slots);
-        let before = row.published;
-        // Where the retraction met a pin, the page cannot be published again before its release.
-        if before.is_none() || !publisher.is_retracting(frame) || publisher.retract(frame, true) {
-            self.rows.remove(&frame);
-            if let Some(Published { page, generation, marker }) = before {
-                publisher.publish(page, frame, generation, marker);
+        let goes_on = if let Some(&writer) = row.writers.front() {
+            let starts = row.start(writer, (frame, false), publisher, slots);
+            if starts {
+                row.writers.pop_front();
             }
+            starts
+        } else {
+            row.serve(frame, publisher, slots);
+            let before = row.published;
+            // Where the retraction met a pin, the page cannot be published before its release.
+            let is_unpinned = before.is_none()
+                || !publisher.is_retracting(frame)
+                || publisher.retract(frame, true);
+            if is_unpinned {
+                self.rows.remove(&frame);
+                if let Some(Published { page, generation, marker }) = before {
+                    publisher.publish(page, frame, generation, marker);
+                }
+            }
+            is_unpinned
+        };
+        if goes_on {
+            self.blocked.remove(&frame);
+        } else {
+            self.blocked.insert(frame);
         }
+    }
+
+    fn remove(&mut self, frame: FrameId) {
+        self.rows.remove(&frame);
+        self.blocked.remove(&frame);
     }
 }
 
 impl FillRow {
-    /// Checks the frame out for the first writer, unless a reader has it pinned.
-    fn start(&mut self, frame: FrameId, fresh: bool, publisher: &mut Publisher, slots: &mut Slots) {
+    /// Checks the frame out for `writer`; returns whether no reader had it pinned.
+    fn start(
+        &mut self,
+        (request, page): (RequestId, PageIndex),
+        (frame, fresh): (FrameId, bool),
+        publisher: &mut Publisher,
+        slots: &mut Slots,
+    ) -> bool {
         assert!(!self.copying, "{frame:?} has one writer at a time");
         // The page stays in its file; `gone` keeps readers from pinning it meanwhile.
         if !publisher.retract(frame, true) {
-            return;
+            return false;
         }
-        let (request, page) = self.writers.pop_front().expect("a writer waits for the frame");
         let memory = publisher.index().frames().check_out(frame);
         let room = if fresh { FillRoom::Fresh(memory) } else { FillRoom::Resident(memory) };
         self.copying = true;
         slots.wake(request).fills.push(Fill { page, frame, room });
+        true
     }
 
     /// Pins the frame for every reader that waits.
