@@ -439,6 +439,12 @@ impl Cache {
         row.is_some_and(|row| kept(row.state) || row.fills > 0)
     }
 
+    /// Whether the store is writing the page of `frame`: it has the frame until it answers.
+    #[must_use]
+    pub fn is_writing(&self, frame: FrameId) -> bool {
+        self.frames[frame].state == State::Writing
+    }
+
     /// Whether bytes of `file` are written and not known to be durable, or a flush of it waits.
     #[must_use]
     pub fn unwritten_file(&self, file: FileId) -> bool {

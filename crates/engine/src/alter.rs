@@ -46,10 +46,27 @@ struct Extent {
     file_pages: Option<u64>,
 }
 
+/// Why a change was not made.
+pub(crate) enum AlterError {
+    /// It was to end with the file, which a write has extended meanwhile.
+    Extended,
+    /// It failed.
+    Write(WriteError),
+}
+
+impl From<WriteError> for AlterError {
+    fn from(error: WriteError) -> Self {
+        Self::Write(error)
+    }
+}
+
 impl Alter<'_> {
-    pub(crate) fn run(&self) -> Result<(), WriteError> {
+    pub(crate) fn run(&self) -> Result<(), AlterError> {
         let Carrier { shared, file } = self.carrier;
         let mut state = shared.state.lock();
+        if !self.is_whole() {
+            return Err(AlterError::Extended);
+        }
         let me = write::admit_without_pages(&mut state, file)?;
         let request = state.live.slots.of(me).request;
         let Extent { first, count, keeps_first, file_pages } = self.extent();
@@ -60,10 +77,23 @@ impl Alter<'_> {
         );
         let answer = self.carrier.carry_on(state, me, &mut Altering { alter: self, before: None });
         answer.map_err(|error| match error {
-            Error::Store { errno: EOPNOTSUPP, .. } => WriteError::Unsupported,
-            Error::Store { errno, .. } => WriteError::Change { errno },
-            error => WriteError::of(error, file.page_bytes),
+            Error::Store { errno: EOPNOTSUPP, .. } => WriteError::Unsupported.into(),
+            Error::Store { errno, .. } => WriteError::Change { errno }.into(),
+            error => WriteError::of(error, file.page_bytes).into(),
         })
+    }
+
+    /// Whether its last page has no bytes beyond it, those of writes that have begun too; under
+    /// the state's lock, so that a later write is made after it.
+    fn is_whole(&self) -> bool {
+        let file = self.carrier.file;
+        match self.change {
+            Change::Length(_) => true,
+            Change::Zero { offset, bytes, .. } | Change::Discard { offset, bytes } => {
+                let end = offset + bytes;
+                end.is_multiple_of(u64::from(file.page_bytes)) || end >= file.length.extent()
+            }
+        }
     }
 
     /// Has the store make the change.

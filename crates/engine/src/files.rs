@@ -34,6 +34,8 @@ pub(crate) struct Row {
     /// The open file, while it has handles or operations, or is left over.
     file: Option<Arc<File>>,
     handles: u32,
+    /// Of these, those that are about to close.
+    closing: u32,
     /// Fetches, writes and syncs in flight.
     operations: u32,
     /// Its last handle has closed, but bytes of it could not be written.
@@ -147,9 +149,13 @@ impl Files {
         self.drop_unused(id);
     }
 
-    /// The number of handles of a file.
-    pub(crate) fn handles(&self, id: FileId) -> u32 {
-        self.rows[id.0 as usize].handles
+    /// A handle of a file is about to close: whether no other one stays. Those that are about to
+    /// close as well wrote what they wrote before.
+    pub(crate) fn handle_closes(&mut self, id: FileId) -> bool {
+        let row = self.row(id);
+        row.closing += 1;
+        assert!(row.closing <= row.handles, "a handle closes once");
+        row.closing == row.handles
     }
 
     /// Counts a closed handle. Returns whether the file is to be closed, as its last handle is and
@@ -158,7 +164,7 @@ impl Files {
         self.closings += 1;
         let closings = self.closings;
         let row = self.row(id);
-        row.handles -= 1;
+        (row.handles, row.closing) = (row.handles - 1, row.closing - 1);
         row.closed = closings;
         let lasting = row.file.as_ref().is_some_and(|file| file.store.version_tells_all());
         if row.handles == 0 && !lasting {
@@ -264,6 +270,8 @@ mod tests {
             files.open(&file, known);
             files.open(&file, None);
             assert_eq!(files.find(&version).is_some(), known.is_some(), "{why}: while it is open");
+            // The second is the last one though the first is still there.
+            assert_eq!([0, 1].map(|_| files.handle_closes(id)), [false, true], "{why}");
             assert_eq!(
                 files.handle_closed(id, false),
                 (false, false),

@@ -15,7 +15,8 @@
 //!   progress, and a write to the store never takes one along.
 //! - Writers of one frame take turns in the order of the core.
 //! - Each fill is handed to its writer exactly once: with the frame, or as one that has become
-//!   void, since the page has left its file or stayed pinned for too long.
+//!   void, since the page has left its file or stayed pinned for too long. For a store that writes
+//!   the page a writer waits as long as that takes: what bounds it is the store.
 //! # Locking
 //! All of it lies under the state's lock. Copies are made without it.
 
@@ -46,6 +47,8 @@ struct FillRow {
     readers: Vec<(RequestId, PageIndex)>,
     /// Since when its first writer waits for pins.
     since: Nanos,
+    /// When that was last looked at, the store had the frame.
+    at_store: bool,
 }
 
 impl Fills {
@@ -60,6 +63,9 @@ impl Fills {
         slots.wake(request).fills_open += 1;
         if let Some(row) = self.rows.get_mut(&frame) {
             assert!(!fresh, "{frame:?} is filled by one writer before it holds a page");
+            if row.writers.is_empty() {
+                (row.since, row.at_store) = (now, false);
+            }
             row.writers.push_back((request, page));
             return;
         }
@@ -69,6 +75,7 @@ impl Fills {
             writers: VecDeque::new(),
             readers: Vec::new(),
             since: now,
+            at_store: false,
         };
         if !row.start((request, page), (frame, fresh), publisher, slots) {
             row.writers.push_back((request, page));
@@ -138,7 +145,7 @@ impl Fills {
     ) {
         let row = self.rows.get_mut(&frame).expect("a frame that is filled has a row");
         assert!(row.copying, "{frame:?} is checked out to one writer");
-        (row.copying, row.since) = (false, now);
+        (row.copying, row.since, row.at_store) = (false, now, false);
         row.serve(frame, publisher, slots);
         self.go_on(frame, publisher, slots);
     }
@@ -150,11 +157,24 @@ impl Fills {
         }
     }
 
-    /// Gives up the fills that have waited for pins since `wait_max` or longer.
-    pub(crate) fn expire(&mut self, now: Nanos, wait_max: Nanos, slots: &mut Slots) {
+    /// Gives up the fills that have waited for pins of readers since `wait_max` or longer;
+    /// `is_writing`: the store has the frame.
+    pub(crate) fn expire(
+        &mut self,
+        now: Nanos,
+        wait_max: Nanos,
+        is_writing: impl Fn(FrameId) -> bool,
+        slots: &mut Slots,
+    ) {
         for &frame in &self.blocked {
             let row = self.rows.get_mut(&frame).expect("a blocked frame has a row");
             if now.since(row.since) < wait_max {
+                continue;
+            }
+            let before = std::mem::replace(&mut row.at_store, is_writing(frame));
+            if row.at_store || before {
+                // It waits for readers from then on when the store was last seen to have it.
+                row.since = now;
                 continue;
             }
             for (request, page) in row.writers.drain(..) {

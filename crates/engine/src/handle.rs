@@ -339,7 +339,10 @@ impl Handle {
         self.require_writable()?;
         let end = offset.checked_add(buf.len() as u64).filter(|&end| end <= FILE_BYTES_MAX);
         let end = end.ok_or(WriteError::TooLong)?;
-        self.require_room(if buf.is_empty() { 0 } else { end })?;
+        if buf.is_empty() {
+            return if durable { self.flush() } else { Ok(()) };
+        }
+        self.require_room(end)?;
         let mut from = offset;
         while from < end {
             self.file.require_current()?;
@@ -499,17 +502,24 @@ impl fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// Writes what the last handle of a file leaves unwritten.
+    /// Makes durable what the last handle of a file leaves unwritten; of several that close at a
+    /// time, the one that comes last.
     fn flush_last(&self) -> Result<(), WriteError> {
-        if self.file.writer.get().is_none() {
+        let is_last = self.shared().state.lock().live.files.handle_closes(self.file.id);
+        if !is_last || self.file.writer.get().is_none() {
             return Ok(());
         }
-        let state = self.shared().state.lock();
-        let last = state.live.files.handles(self.file.id) == 1;
-        if !last || state.closed || !state.core.unwritten_file(self.file.id) {
-            return Ok(());
-        }
-        write::flush(self.carrier(), state, self.id)
+        let flush = || {
+            write::flush_at_end(self.shared(), || {
+                let state = self.shared().state.lock();
+                if state.closed || !state.core.unwritten_file(self.file.id) {
+                    return Ok(());
+                }
+                write::flush(self.carrier(), state, self.id)
+            })
+        };
+        // The first flush reports failures of before, also where the bytes are durable since.
+        flush().or_else(|_| flush())
     }
 
     fn close(&self) {
@@ -535,8 +545,7 @@ impl Drop for Handle {
     /// It is the last handle of its file, and bytes that were written cannot be made durable: see
     /// [`Handle::flush`], which says so without a panic.
     fn drop(&mut self) {
-        // The first flush reports failures of before, also where the bytes are durable since.
-        let flushed = self.flush_last().or_else(|_| self.flush_last());
+        let flushed = self.flush_last();
         self.close();
         owner::must_not_be_missed(flushed);
     }

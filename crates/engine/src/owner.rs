@@ -17,7 +17,7 @@ use forerun_io::{
 
 use crate::{
     carry::Carrier,
-    error::{OpenError, WriteError},
+    error::WriteError,
     file::{File, FileState},
     flusher::Flusher,
     shared::Shared,
@@ -54,12 +54,17 @@ impl DeviceMemory {
 
 impl Owner {
     /// Refuses new reads and writes, makes durable what was written, and ends all background work.
-    /// Idempotent; the error of the first file that cannot be written.
+    /// The error of the first file that cannot be written. Another call waits for the end of the
+    /// first, which has the error.
     pub(crate) fn close(&self) -> Result<(), WriteError> {
         let mut state = self.shared.state.lock();
         if std::mem::replace(&mut state.closed, true) {
+            while !state.has_closed {
+                self.shared.writer_left.wait(&mut state);
+            }
             return Ok(());
         }
+        let _over = Closing(&self.shared);
         while state.writers > 0 {
             self.shared.writer_left.wait(&mut state);
         }
@@ -88,22 +93,30 @@ impl Owner {
 
     /// Makes durable what was written to `file`, which may have no handle any more.
     fn flush(&self, file: &Arc<File>) -> Result<(), WriteError> {
-        let mut state = self.shared.state.lock();
-        if !state.core.unwritten_file(file.id) {
-            return Ok(());
-        }
-        let handle = state.free_handle().map_err(|error: OpenError| match error {
-            OpenError::Handles { bound } => WriteError::Busy { what: "handles", bound },
-            _ => WriteError::Closed,
-        })?;
-        let (partition, file_pages) = (PartitionId(0), file.pages());
-        state.send(None, Event::Open { handle, file: file.id, partition, file_pages });
-        let flushed = write::flush(Carrier { shared: &self.shared, file }, state, handle);
-        let mut state = self.shared.state.lock();
-        state.send(None, Event::Close { handle });
-        state.handle_closed(handle);
-        self.shared.settle(state);
-        flushed
+        write::flush_at_end(&self.shared, || {
+            let mut state = self.shared.state.lock();
+            if !state.core.unwritten_file(file.id) {
+                return Ok(());
+            }
+            let (handle, partition, file_pages) =
+                (state.own_handle(), PartitionId(0), file.pages());
+            state.send(None, Event::Open { handle, file: file.id, partition, file_pages });
+            let flushed = write::flush(Carrier { shared: &self.shared, file }, state, handle);
+            let mut state = self.shared.state.lock();
+            state.send(None, Event::Close { handle });
+            self.shared.settle(state);
+            flushed
+        })
+    }
+}
+
+/// A closing, which is over when this is dropped.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().has_closed = true;
+        self.0.writer_left.notify_all();
     }
 }
 

@@ -157,7 +157,8 @@ impl Settings {
         let ahead = u32::try_from(self.ahead_bytes_max / page_bytes).unwrap_or(u32::MAX);
         core.ahead_pages_max = ahead.min(frames - frames / 8);
         core.waiters_max = self.waiters_max;
-        core.handles_max = self.handles_max;
+        // One more for the cache itself, which makes durable at its end what handles left.
+        core.handles_max = self.handles_max.saturating_add(u32::from(self.handles_max > 0));
         core.files_max = self.files_max;
         core.wait_max = Nanos::from(self.wait_max);
         let dirty = u32::try_from(self.dirty_bytes_max / page_bytes).unwrap_or(u32::MAX);

@@ -21,6 +21,8 @@
 //!   releases the lock for good, and submits them.
 //! - `starving` is set while a read waits for a frame, and before the core's last attempt to
 //!   allocate one, so a thread that unpins a frame later sees it.
+//! - While there is a deadline, no request sleeps without one: the event that brings it about
+//!   wakes those that do.
 //! # Locking
 //! The order is: state, then a journal's or a cancel token's or a stripe's counts or a file's
 //! version. The locks of
@@ -59,6 +61,7 @@ use crate::{
 };
 
 /// See the module.
+#[expect(clippy::struct_excessive_bools, reason = "independent marks of a cache, not a state")]
 pub(crate) struct State {
     pub(crate) core: Cache,
     actions: Actions,
@@ -69,12 +72,16 @@ pub(crate) struct State {
     depths: Depths,
     starving: Arc<AtomicBool>,
     shares: Arc<Shares>,
+    /// Requests wait for a frame, no longer than until a deadline: those that sleep know it.
+    is_timed: bool,
     /// Changes of the core's shares that are copied.
     resizes: u64,
     pub(crate) store_bytes: u64,
     pub(crate) store_requests: u64,
     pub(crate) files_changed: u64,
     pub(crate) closed: bool,
+    /// The closing is over.
+    pub(crate) has_closed: bool,
     /// Writes and flushes in flight.
     pub(crate) writers: u32,
     /// The flusher sleeps, as nothing is dirty or all that is dirty is being written.
@@ -148,11 +155,13 @@ impl State {
             depths: Depths::new(settings),
             starving,
             shares,
+            is_timed: false,
             resizes: 0,
             store_bytes: 0,
             store_requests: 0,
             files_changed: 0,
             closed: false,
+            has_closed: false,
             writers: 0,
             flusher_waits: false,
             flusher_ends: false,
@@ -196,6 +205,11 @@ impl State {
             self.ended(&fetch);
             orphans.append(&mut self.live.route(me));
         }
+        let is_timed = self.deadline().is_some();
+        if is_timed && !self.is_timed {
+            self.live.slots.rouse_all();
+        }
+        self.is_timed = is_timed;
     }
 
     fn drive(&mut self, event: Event<'_>) {
@@ -273,7 +287,8 @@ impl State {
     /// Gives up what has waited for a frame for too long; `me` is the thread that found it out.
     pub(crate) fn expire(&mut self, me: SlotId) {
         let (now, wait_max) = (self.now(), self.core.settings().wait_max);
-        self.live.fills.expire(now, wait_max, &mut self.live.slots);
+        let is_writing = |frame| self.core.is_writing(frame);
+        self.live.fills.expire(now, wait_max, is_writing, &mut self.live.slots);
         self.send(Some(me), Event::Tick);
     }
 
@@ -358,12 +373,17 @@ impl State {
         self.send(None, Event::Invalidate { file, first: 0, count: u64::MAX });
     }
 
+    /// The number of the handle that the cache itself opens, one at a time.
+    pub(crate) fn own_handle(&self) -> HandleId {
+        HandleId(self.core.settings().handles_max - 1)
+    }
+
     /// A free handle number.
     pub(crate) fn free_handle(&mut self) -> Result<HandleId, OpenError> {
         if let Some(handle) = self.handles_free.pop() {
             return Ok(handle);
         }
-        let bound = self.core.settings().handles_max;
+        let HandleId(bound) = self.own_handle();
         if self.handles_made == bound {
             return Err(OpenError::Handles { bound });
         }

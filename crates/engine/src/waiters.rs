@@ -180,6 +180,11 @@ impl Slots {
         slot
     }
 
+    /// Wakes all that sleep, to sleep on until a deadline.
+    pub(crate) fn rouse_all(&mut self) {
+        self.all.iter_mut().for_each(Slot::rouse);
+    }
+
     /// Marks a reader as sleeping and returns its condition.
     pub(crate) fn sleep(&mut self, id: SlotId) -> Arc<Condvar> {
         let slot = self.of(id);

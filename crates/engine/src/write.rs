@@ -8,6 +8,8 @@
 //! - The file's extent covers a write from before its event on, and its length what is filled, so
 //!   no page of it is written short.
 
+use std::time::Duration;
+
 use forerun_core::{
     event::Event,
     units::{HandleId, PageIndex},
@@ -18,6 +20,7 @@ use crate::{
     carry::{Carrier, Copied, Pages},
     error::WriteError,
     file::File,
+    shared::Shared,
     state::State,
     waiters::{Fill, FillRoom, PageRange, SlotId},
 };
@@ -146,6 +149,26 @@ pub(crate) fn flush<'a>(
     let answer = carrier.carry_on(state, me, &mut NoPages);
     answer.map_err(|error| WriteError::of(error, carrier.file.page_bytes))
 }
+
+/// Repeats `flush` while a bound of requests refuses it: these end. What a caller can be told
+/// nothing of must not be lost for that.
+pub(crate) fn flush_at_end(
+    shared: &Shared,
+    flush: impl Fn() -> Result<(), WriteError>,
+) -> Result<(), WriteError> {
+    loop {
+        match flush() {
+            Err(WriteError::Busy { .. }) => {
+                let mut state = shared.state.lock();
+                shared.writer_left.wait_for(&mut state, BUSY_WAIT);
+            }
+            flushed => return flushed,
+        }
+    }
+}
+
+/// Until requests of a bound are looked at again.
+const BUSY_WAIT: Duration = Duration::from_millis(5);
 
 /// A slot for a request of `file` without pages, unless the cache is closed.
 pub(crate) fn admit_without_pages(state: &mut State, file: &File) -> Result<SlotId, WriteError> {

@@ -35,6 +35,12 @@ impl Cache {
         assert_eq!(self.dirty_unwritten, pages(0), "dirty pages");
         assert_eq!(self.unsynced, pages(2), "unsynced pages");
         assert_eq!(self.dirty_pages, pages(0) + pages(1) + pages(2), "pages that are not durable");
+        for (nth, partition) in (0_u32..).zip(&self.partitions) {
+            let is_dirty = |state| matches!(state, State::Dirty | State::Writing | State::Unsynced);
+            let own = self.frames.iter().filter(|(_, row)| row.partition == nth && !row.doomed);
+            let dirty = own.filter(|(_, row)| is_dirty(row.state)).count();
+            assert_eq!(partition.dirty as usize, dirty, "pages of {nth} that are not durable");
+        }
         let queued = |at: usize| -> usize {
             self.files.values().map(|file| file.writes.waiting()[at]).sum()
         };

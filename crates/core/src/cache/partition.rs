@@ -29,6 +29,8 @@ pub(super) struct Partition {
     pub(super) policy: AnyEviction,
     pub(super) capacity: u32,
     pub(super) used: u32,
+    /// Of its frames, those of pages that are not durable.
+    pub(super) dirty: u32,
     /// Whether a rule of names puts handles into it.
     pub(super) by_name: bool,
     pub(super) counts: PartitionStats,
@@ -47,6 +49,7 @@ impl Partition {
             policy,
             capacity: settings.frames,
             used: 0,
+            dirty: 0,
             by_name: matches!(settings.rule, Rule::File(_) | Rule::Client(_)),
             counts: PartitionStats::default(),
             pool_from: 0,
@@ -55,6 +58,16 @@ impl Partition {
         })
     }
 }
+
+impl Partition {
+    /// Pages that may be dirty: the others can leave, for reads and for the writers of other files.
+    pub(super) fn dirty_max(&self) -> u32 {
+        self.capacity - self.capacity / CLEAN_ONE_IN
+    }
+}
+
+/// One frame in so many of a partition holds no dirty page.
+const CLEAN_ONE_IN: u32 = 4;
 
 /// A retraction that the driver has not settled yet.
 pub(super) struct OpenRetraction {

@@ -219,7 +219,7 @@ impl Cache {
         let file = self.file_of(handle);
         let (old_pages, end) = (self.file(file).pages, first + u64::from(count));
         self.file_mut(file).pages = old_pages.max(end);
-        assert!(self.may_dirty(file, count), "{request:?} exceeds Settings::dirty_pages_max");
+        assert!(self.may_dirty(file, &write), "{request:?} exceeds Settings::dirty_pages_max");
         self.promise(file, count);
         self.stats.written += u64::from(count);
         let mut walk = Walk::new(request, handle);
@@ -279,6 +279,7 @@ impl Cache {
                 }
                 writes.pages += 1;
                 self.dirty_pages += 1;
+                self.partitions[row.partition as usize].dirty += 1;
             }
             State::Unsynced => {
                 writes.unsynced.remove(&mut self.write_links, frame.0);
@@ -500,8 +501,9 @@ impl Cache {
                 self.frames[frame].state = State::Clean;
                 writes.pages -= 1;
                 self.dirty_pages -= 1;
-                let partition = self.frames[frame].partition as usize;
-                self.partitions[partition].policy.may_leave(frame);
+                let partition = &mut self.partitions[self.frames[frame].partition as usize];
+                partition.dirty -= 1;
+                partition.policy.may_leave(frame);
             } else {
                 let row = &mut self.frames[frame];
                 (row.state, row.epoch) = (State::Dirty, writes.epoch);
@@ -572,6 +574,7 @@ impl Cache {
         }
         writes.pages -= 1;
         self.dirty_pages -= 1;
+        self.partitions[row.partition as usize].dirty -= 1;
     }
 
     /// A write that has not begun, or a flush, is given up.

@@ -16,7 +16,10 @@ use std::ops::Range;
 use forerun_io::store::Change;
 
 use super::{FILE_BYTES_MAX, Handle, at};
-use crate::{alter::Alter, error::WriteError};
+use crate::{
+    alter::{Alter, AlterError},
+    error::WriteError,
+};
 
 /// How [`Handle::zero`] zeroes a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +45,11 @@ impl Handle {
             return Err(WriteError::TooLong);
         }
         self.require_room(bytes)?;
-        self.alter(Change::Length(bytes), true)
+        match self.alter(Change::Length(bytes), true) {
+            Err(AlterError::Write(error)) => Err(error),
+            Err(AlterError::Extended) => unreachable!("a length has no last page"),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Zeroes `range`, as far as it lies within the file; large ones by the store, without writing
@@ -53,18 +60,19 @@ impl Handle {
     pub fn zero(&self, range: Range<u64>, how: Zeroing) -> Result<(), WriteError> {
         self.require_writable()?;
         let Range { start, end } = self.within(range);
-        let mut pages = self.whole_pages(start, end);
-        if pages.end - pages.start < u64::from(self.shared().settings.request_bytes_max) {
-            pages = end..end; // No more than one request: as fast to write.
-        }
-        if !pages.is_empty() {
+        let pages = loop {
+            let pages = self.whole_pages(start, end);
+            if pages.end - pages.start < u64::from(self.shared().settings.request_bytes_max) {
+                break end..end; // No more than one request: as fast to write.
+            }
             let (offset, bytes) = (pages.start, pages.end - pages.start);
             match self.alter(Change::Zero { offset, bytes, allocated: how.allocated }, false) {
-                Ok(()) => {}
-                Err(WriteError::Unsupported) if !how.fast => pages = end..end,
-                Err(error) => return Err(error),
+                Ok(()) => break pages,
+                Err(AlterError::Extended) => {}
+                Err(AlterError::Write(WriteError::Unsupported)) if !how.fast => break end..end,
+                Err(AlterError::Write(error)) => return Err(error),
             }
-        }
+        };
         self.write_zeros(start..pages.start)?;
         self.write_zeros(pages.end..end)?;
         if how.durable || self.shared().settings.write_through { self.flush() } else { Ok(()) }
@@ -79,19 +87,22 @@ impl Handle {
     pub fn discard(&self, range: Range<u64>) -> Result<(), WriteError> {
         self.require_writable()?;
         let Range { start, end } = self.within(range);
-        let pages = self.whole_pages(start, end);
-        if pages.is_empty() {
-            return Ok(());
-        }
-        let (offset, bytes) = (pages.start, pages.end - pages.start);
-        match self.alter(Change::Discard { offset, bytes }, false) {
-            Err(WriteError::Unsupported) => Ok(()),
-            discarded => discarded,
+        loop {
+            let pages = self.whole_pages(start, end);
+            if pages.is_empty() {
+                return Ok(());
+            }
+            let (offset, bytes) = (pages.start, pages.end - pages.start);
+            match self.alter(Change::Discard { offset, bytes }, false) {
+                Ok(()) | Err(AlterError::Write(WriteError::Unsupported)) => return Ok(()),
+                Err(AlterError::Extended) => {}
+                Err(AlterError::Write(error)) => return Err(error),
+            }
         }
     }
 
-    fn alter(&self, change: Change, durable: bool) -> Result<(), WriteError> {
-        self.file.require_current()?;
+    fn alter(&self, change: Change, durable: bool) -> Result<(), AlterError> {
+        self.file.require_current().map_err(WriteError::from)?;
         Alter { carrier: self.carrier(), handle: self.id, change, durable }.run()
     }
 
@@ -101,11 +112,12 @@ impl Handle {
     }
 
     /// The whole pages between `start` and `end`; the last page of the file is whole, however few
-    /// bytes it has.
+    /// bytes it has, unless a write has begun to extend it.
     fn whole_pages(&self, start: u64, end: u64) -> Range<u64> {
         let page_bytes = u64::from(self.file.page_bytes);
         let first = start.next_multiple_of(page_bytes).min(end);
-        let last = if end == self.file.bytes() { end } else { end / page_bytes * page_bytes };
+        let last =
+            if end >= self.file.length.extent() { end } else { end / page_bytes * page_bytes };
         first..last.max(first)
     }
 

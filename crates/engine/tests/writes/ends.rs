@@ -1,11 +1,28 @@
 //! The end of handles and caches: nothing that was written is lost without a word.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
-use forerun_engine::{Access, Cache, WriteError};
-use forerun_testkit::{Scratch, until};
+use forerun_engine::{Access, Cache, Settings, WriteError};
+use forerun_io::{
+    store::{Store, memory::Memory},
+    wrap::{
+        fault::{Fault, Faults, Rule, When},
+        volatile::Volatile,
+    },
+};
+use forerun_testkit::{Scratch, until, within};
 
 use crate::rig::{ENOSPC, failing, faulty, memory, settings};
+
+/// Every operation of a kind comes so late.
+fn late() -> Rule {
+    Rule { delay: Some((When::Every(1), Duration::from_millis(300))), ..Rule::default() }
+}
 
 #[test]
 fn the_last_handle_flushes_and_so_does_the_cache() {
@@ -69,4 +86,58 @@ fn a_file_that_is_left_unwritten_is_the_same_when_it_is_opened_again() {
     until(|| std::fs::read(&path).unwrap() == [19; 3_000]);
     let stats = cache.stats();
     assert_eq!((stats.files_changed, stats.core.misses), (0, 1), "the pages stay: {stats:?}");
+}
+
+#[test]
+fn a_durable_write_of_nothing_makes_durable_what_was_written_before() {
+    let cache = Cache::new(settings(32)).unwrap();
+    let (store, file) = memory(&cache, 1_000);
+    file.write_at(&[1; 100], 0).unwrap();
+    file.write_at(&[], 0).unwrap();
+    assert_eq!(store.contents()[0], 0, "nothing asked for it");
+    file.write_durable_at(&[], 0).unwrap();
+    assert_eq!(store.contents()[0], 1);
+}
+
+#[test]
+fn bounds_that_others_fill_lose_nothing_at_the_end() {
+    let cache = Cache::new(Settings { handles_max: 1, ..settings(32) }).unwrap();
+    let (store, file) = memory(&cache, 1_000);
+    file.write_at(&[1; 100], 0).unwrap();
+    assert_eq!(cache.close(), Ok(()), "no handle is left but its own");
+    assert_eq!(store.contents()[0], 1);
+    drop(file);
+
+    within(|| {
+        let cache = Cache::new(Settings { readers_max: 1, ..settings(32) }).unwrap();
+        let (store, file) = memory(&cache, 1_000);
+        file.write_at(&[1; 100], 0).unwrap();
+        let (_, fault, slow) = faulty(&cache, 1_000);
+        fault.set(Faults { reads: late(), ..Faults::default() });
+        let reader = thread::spawn(move || slow.read_at(&mut [0; 1], 0));
+        until(|| fault.counts().reads == 1);
+        drop(file);
+        assert_eq!(store.contents()[0], 1, "it waited for the one request that there may be");
+        assert_eq!(reader.join().unwrap(), Ok(1));
+    });
+}
+
+#[test]
+fn another_closing_waits_for_the_first() {
+    within(|| {
+        let cache = Cache::new(settings(32)).unwrap();
+        let memory = Memory::new(vec![0; 1_000], 1 << 24);
+        let volatile = Arc::new(Volatile::new(Arc::new(memory.clone()), 1 << 20));
+        let faults = Faults { syncs: late(), ..Faults::default() };
+        let fault = Arc::new(Fault::new(volatile, faults, 1));
+        let store = Arc::clone(&fault) as Arc<dyn Store>;
+        let file = cache.open_store_with(store, Access::ReadWrite).unwrap();
+        file.write_at(&[1; 100], 0).unwrap();
+        let first = cache.clone();
+        let first = thread::spawn(move || first.close());
+        until(|| fault.counts().syncs == 1);
+        assert_eq!(cache.close(), Ok(()));
+        assert_eq!(memory.contents()[0], 1, "it is durable when a closing has returned");
+        assert_eq!(first.join().unwrap(), Ok(()));
+    });
 }

@@ -1,8 +1,15 @@
 //! Stores that fail to write or to sync: the bytes stay, and every handle hears of it once.
 
-use forerun_engine::{Cache, WriteError};
+use std::{sync::Arc, time::Duration};
 
-use crate::rig::{EIO, ENOSPC, Model, failing, faulty, settings};
+use forerun_engine::{Access, Cache, Partition, Rule, Settings, WriteError};
+use forerun_io::{
+    store::memory::Memory,
+    wrap::fault::{Fault, Faults},
+};
+use forerun_testkit::within;
+
+use crate::rig::{EIO, ENOSPC, Model, PAGE, failing, faulty, settings};
 
 #[test]
 fn a_failed_write_is_reported_once_on_every_handle_and_written_again() {
@@ -69,4 +76,35 @@ fn a_write_of_a_part_fails_where_the_rest_cannot_be_read() {
     file.write_at(&[3; 4], 600).unwrap();
     model.write(&[3; 4], 600);
     model.check(&file, 0, 2_000);
+}
+
+/// A partition that is smaller than what may be dirty of all: what fails in it leaves room for
+/// the reads and writes of others.
+#[test]
+fn a_file_that_fails_leaves_room_in_its_partition() {
+    const PAGES: u64 = 32;
+    within(|| {
+        let partitions = vec![Partition::new("logs", PAGES * PAGE, Rule::Client("logs".into()))];
+        let wait_max = Duration::from_secs(60);
+        let cache = Cache::new(Settings { partitions, wait_max, ..settings(256) }).unwrap();
+        let logs = cache.client("logs");
+        let fault = Fault::new(Arc::new(Memory::new(vec![], 1 << 24)), Faults::default(), 1);
+        fault.set(failing(Some(EIO), None));
+        let bad = logs.open_store_with(Arc::new(fault), Access::ReadWrite).unwrap();
+        let written = (0..2 * PAGES).map(|page| bad.write_at(&[1; 512], page * PAGE));
+        let failed = written.filter(Result::is_err).count();
+        assert!(failed > 0, "it may not take all");
+        let memory = Memory::new(vec![7; 512 * 64], 1 << 24);
+        let good = logs.open_store_with(Arc::new(memory.clone()), Access::ReadWrite).unwrap();
+        for page in 0..64 {
+            let mut buf = [0; 512];
+            assert_eq!(good.read_at(&mut buf, page * PAGE), Ok(512));
+            assert_eq!(buf, [7; 512]);
+            good.write_at(&[2; 512], page * PAGE).unwrap();
+        }
+        good.flush().unwrap();
+        assert!(memory.contents().iter().all(|&byte| byte == 2));
+        assert_eq!(bad.flush(), Err(WriteError::Writeback { errno: EIO }));
+        std::mem::forget(bad); // Its bytes cannot be made durable.
+    });
 }

@@ -8,5 +8,6 @@ mod crashes;
 mod ends;
 mod faults;
 mod order;
+mod races;
 mod rig;
 mod traced;

@@ -9,7 +9,8 @@
 //! A file with no page of its own may always begin to write within what is free. One that holds
 //! pages may hold, its next write included, at most twice what is free: alone 2/3 of the bound, and
 //! `n` files that take all they may leave `1/(2n + 1)` of it. So a file whose store fails never
-//! takes all the room, and writers of other files go on.
+//! takes all the room, and writers of other files go on. The same holds in each partition, of
+//! which three frames in four may be dirty: the least of both rooms counts.
 //!
 //! # Invariants
 //! - Dirty, writing and unsynced pages, and those promised to writes that began, never exceed
@@ -23,6 +24,7 @@
 use alloc::vec::Vec;
 
 use crate::cache::change::Change;
+use crate::cache::partition::Partition;
 use crate::cache::{Cache, FileId, HandleId, RequestId};
 use crate::event::Error;
 use crate::units::PageIndex;
@@ -67,11 +69,7 @@ impl Cache {
     pub(in crate::cache) fn write(&mut self, write: ThrottledWrite) {
         assert!(write.count > 0, "{:?} writes nothing", write.request);
         let file = self.file_of(write.handle);
-        let partition = self.place(write.handle, write.first).partition;
-        let capacity = self.partitions[partition as usize].capacity;
-        let bound = self.settings.dirty_pages_max.min(capacity);
-        if write.count > bound {
-            let error = Error::TooLarge { pages: write.count, bound };
+        if let Some(error) = self.too_large(&write) {
             return self.fail(write.request, error);
         }
         if let Some(error) = self.too_many_waiters(write.count) {
@@ -122,10 +120,8 @@ impl Cache {
             _ if writes.change.is_some() => Turn::Waits,
             Throttled::Change(_) if writes.is_filling() => Turn::Waits,
             Throttled::Change(_) => Turn::Begins,
-            Throttled::Write(write) if self.may_dirty(file, write.count) => Turn::Begins,
-            Throttled::Write(write) => {
-                self.stuck(file, write.count).map_or(Turn::Waits, Turn::Fails)
-            }
+            Throttled::Write(write) if self.may_dirty(file, &write) => Turn::Begins,
+            Throttled::Write(write) => self.stuck(file, &write).map_or(Turn::Waits, Turn::Fails),
         }
     }
 
@@ -134,19 +130,37 @@ impl Cache {
         let writes = &self.file(file).writes;
         match writes.throttled.front() {
             Some(Throttled::Write(write)) => {
-                writes.change.is_none() && !self.may_dirty(file, write.count)
+                writes.change.is_none() && !self.may_dirty(file, write)
             }
             Some(Throttled::Change(_)) | None => false,
         }
     }
 
-    /// Whether a write of `count` pages to `file` may begin.
-    pub(super) fn may_dirty(&self, file: FileId, count: u32) -> bool {
-        let free = self.settings.dirty_pages_max - self.dirty_pages - self.promised;
+    /// Whether `write`, to `file`, may begin.
+    pub(super) fn may_dirty(&self, file: FileId, write: &ThrottledWrite) -> bool {
+        let (free, count) = (self.free_to_dirty(write), write.count);
         let writes = &self.file(file).writes;
         let own = u64::from(writes.pages) + u64::from(writes.promised);
         let share = SHARE * u64::from(free);
         count <= free && (own == 0 || own + u64::from(count) <= share)
+    }
+
+    /// Pages that may become dirty besides: of all partitions, and of that of `write`.
+    fn free_to_dirty(&self, write: &ThrottledWrite) -> u32 {
+        let free = self.settings.dirty_pages_max - self.dirty_pages - self.promised;
+        let partition = self.partition_of(write);
+        free.min(partition.dirty_max().saturating_sub(partition.dirty))
+    }
+
+    /// The partition of the first page of `write`, which counts for all of it.
+    fn partition_of(&self, write: &ThrottledWrite) -> &Partition {
+        &self.partitions[self.place(write.handle, write.first).partition as usize]
+    }
+
+    /// Why no room is ever enough for `write`, if so.
+    fn too_large(&self, write: &ThrottledWrite) -> Option<Error> {
+        let bound = self.settings.dirty_pages_max.min(self.partition_of(write).dirty_max());
+        (write.count > bound).then_some(Error::TooLarge { pages: write.count, bound })
     }
 
     /// Counts pages of a write that begins.
@@ -186,22 +200,24 @@ impl Cache {
         }
     }
 
-    /// Why waiting makes no room for `count` pages of `file`, if so: the file waits after a
-    /// failure, or all those do that hold pages.
-    fn stuck(&self, file: FileId, count: u32) -> Option<Error> {
+    /// Why waiting makes no room for `write`, to `file`, if so: the file waits after a failure, or
+    /// all those do that hold pages, or the partition has become too small.
+    fn stuck(&self, file: FileId, write: &ThrottledWrite) -> Option<Error> {
         let idle = |file: FileId| {
             let writes = &self.file(file).writes;
             let moving = writes.syncing || writes.writing > 0 || writes.promised > 0;
             writes.held(self.now) && !moving
         };
+        if let Some(error) = self.too_large(write) {
+            return Some(error);
+        }
         if idle(file) {
             return Some(Error::Writeback { errno: self.file(file).writes.errno });
         }
-        let bound = self.settings.dirty_pages_max;
-        let free = bound - self.dirty_pages - self.promised;
         let own = &self.file(file).writes;
-        let alone = own.pages == 0 && own.promised == 0 && count > free;
+        let alone = own.pages == 0 && own.promised == 0 && write.count > self.free_to_dirty(write);
         let none_moves = self.promised == 0 && self.dirty_files.iter().all(|&file| idle(file));
+        let bound = self.settings.dirty_pages_max.min(self.partition_of(write).dirty_max());
         (alone && none_moves).then_some(Error::DirtyFull { bound })
     }
 
