@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import fsspec
@@ -99,3 +100,36 @@ def test_a_fault_gives_right_bytes_or_an_error(
         until(lambda: file.cache._session._running == 0)
         for start, end in READS:
             assert bool(read(file, start, end) == WHOLE[start:end]), (start, end)
+
+
+@pytest.mark.parametrize("fault", ["error:2", "drop:2"])
+def test_what_fails_for_a_moment_is_requested_again_and_counted(
+    server: RangeServer, fault: str
+) -> None:
+    # One request at a time: the second and each other one fails, and the next is its second try.
+    with open_file(server, memory="4M", connections=1, readahead="off") as file:
+        server.set(fault=fault)
+        for start, end in READS:
+            assert bool(read(file, start, end) == WHOLE[start:end]), (start, end)
+        told = file.cache.report()
+        assert told.as_dict()["retried"] >= 1
+        assert f"requests again   {told.as_dict()['retried']}" in str(told)
+
+
+def test_a_request_that_times_out_is_made_again(server: RangeServer) -> None:
+    aiohttp = pytest.importorskip("aiohttp")
+    timeout = {"timeout": aiohttp.ClientTimeout(total=3)}
+    fs = fsspec.filesystem("http", skip_instance_cache=True, client_kwargs=timeout)
+    options = {"cache_type": "forerun", "cache_options": {"retries": 2}}
+    with fs.open(f"{server.url}/any", "rb", **options) as file:
+        server.set(latency="60s")
+        with ThreadPoolExecutor(1) as pool:
+            reader = pool.submit(read, file, 0, 100)
+            until(lambda: file.cache.report().as_dict()["retried"] >= 1)
+            server.set(latency="0")
+            assert reader.result(300) == WHOLE[:100]
+
+
+def test_a_wrong_option_is_named_where_a_file_is_opened(server: RangeServer) -> None:
+    with pytest.raises(forerun.OptionError, match="memory"):
+        open_file(server, memry="8M")

@@ -12,7 +12,7 @@ use forerun_console::form::Output;
 use forerun_console::{machine, output};
 use forerun_io::files::{Files, FilesSettings};
 use forerun_report::quantity;
-use forerun_steer::abilities::{Abilities, CachedPages, abilities};
+use forerun_steer::abilities::{self, Abilities, CachedPages};
 use forerun_steer::learn::store::Store;
 use forerun_steer::memory::{Bound, Memory};
 use forerun_steer::shim;
@@ -43,7 +43,7 @@ struct Finding {
 pub(crate) fn run(args: &Args) -> Result<()> {
     args.output.check()?;
     let machine = machine::machine();
-    let findings = findings(abilities());
+    let findings = findings(abilities::abilities());
     let kernel = machine.kernel;
     let json = serde_json::json!({ "kernel": kernel, "findings": findings });
     args.output.print(&json, &["findings"], || text(&kernel, &findings))
@@ -76,7 +76,8 @@ fn findings(can: Abilities) -> Vec<Finding> {
             what: "blocked calls",
             is_good: can.sees_calls,
             here: said(can.sees_calls),
-            without: "walks over many small files are not seen, and run gains nothing on them",
+            without: "walks over many small files are not seen, and run gains nothing on them; \
+                      explain cannot tell reads from other waits",
             remedy: "run as root, or set /proc/sys/kernel/yama/ptrace_scope to 0",
         },
         Finding {
@@ -99,7 +100,9 @@ fn findings(can: Abilities) -> Vec<Finding> {
             remedy: "Linux 6.7 or later has PAGEMAP_SCAN",
         },
     ];
-    findings.extend([reads(), locked(), memory(), preload(), lists()]);
+    let groups = [processor(can.processor), threads(can.threads), memory()];
+    findings.extend(groups);
+    findings.extend([reads(), locked(), preload(), lists()]);
     findings
 }
 
@@ -124,6 +127,29 @@ fn locked() -> Finding {
         here: limit.map_or_else(|| "no limit".to_owned(), quantity::bytes),
         without: "buffers are not registered with io_uring: small reads cost some more",
         remedy: "raise it by ulimit -l, or in /etc/security/limits.conf",
+    }
+}
+
+/// What control groups leave of a processor.
+fn processor(thousandths: u64) -> Finding {
+    Finding {
+        what: "processor time",
+        is_good: thousandths >= 1000,
+        here: format!("{} of a processor", quantity::percent(quantity::ratio(thousandths, 1000))),
+        without: "forerun has a part of less: at a tenth of a processor a program that only \
+                  computes takes 4 to 14 % longer under run",
+        remedy: "raise cpu.max, or cpu.cfs_quota_us, of the control group",
+    }
+}
+
+fn threads(threads: usize) -> Finding {
+    let all = threads >= abilities::THREADS_MAX;
+    Finding {
+        what: "threads for requests",
+        is_good: threads >= THREADS_ENOUGH,
+        here: if all { format!("{threads} or more") } else { threads.to_string() },
+        without: "fewer requests are in flight at a time: what waits for a network takes longer",
+        remedy: "raise pids.max of the control group, or ulimit -u",
     }
 }
 
@@ -181,6 +207,8 @@ fn lists() -> Finding {
 
 /// What a ring with its buffers takes.
 const LOCKED_ENOUGH: u64 = 64 << 20;
+/// As many as walks begin with.
+const THREADS_ENOUGH: usize = 32;
 /// A window of the fastest devices.
 const MEMORY_ENOUGH: u64 = 64 << 20;
 
@@ -190,11 +218,24 @@ mod tests {
 
     #[test]
     fn what_is_missing_says_what_that_costs_and_what_to_do() {
-        let none = Abilities { cached: CachedPages::Hidden, scans_pages: false, sees_calls: false };
-        let all = Abilities { cached: CachedPages::Told, scans_pages: true, sees_calls: true };
-        for (can, bad) in [(none, 3), (all, 0)] {
+        let none = Abilities {
+            cached: CachedPages::Hidden,
+            scans_pages: false,
+            sees_calls: false,
+            processor: 200,
+            threads: 3,
+        };
+        let all = Abilities {
+            cached: CachedPages::Told,
+            scans_pages: true,
+            sees_calls: true,
+            processor: 1000,
+            threads: abilities::THREADS_MAX,
+        };
+        for (can, bad, here) in [(none, 5, ["20 %", "3"]), (all, 0, ["100 %", "128 or more"])] {
             let findings = findings(can);
-            assert_eq!(findings[..3].iter().filter(|it| !it.is_good).count(), bad);
+            assert_eq!(findings[..5].iter().filter(|it| !it.is_good).count(), bad);
+            assert!(findings[3].here.starts_with(here[0]) && findings[4].here == here[1]);
             assert!(findings.iter().all(|it| !it.here.is_empty() && !it.remedy.is_empty()));
         }
     }

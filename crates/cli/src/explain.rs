@@ -28,7 +28,7 @@ use forerun_core::device::DeviceKind;
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{float, ratio, seconds};
 use forerun_report::{
-    ExplainedFile, ExplainedStream, Explanation, Forecast, ReadMoment, page, remove_parts,
+    ExplainedFile, ExplainedStream, Explanation, Forecast, PRELOAD, ReadMoment, page, remove_parts,
 };
 use forerun_steer::explain::{
     self, Cause, DeviceFacts, FileSummary, InitialResidency, Pattern, Prediction, ProgramSummary,
@@ -186,11 +186,11 @@ impl Args {
     ) -> Explanation {
         let observer = match self.observe {
             ObserveFlag::Auto | ObserveFlag::Proc => "proc",
-            ObserveFlag::Preload => "preload",
+            ObserveFlag::Preload => PRELOAD,
         };
         let text = |word: &OsString| word.to_string_lossy().into_owned();
         let tables = summary.trees.clone().unwrap_or_default();
-        Explanation {
+        let mut explanation = Explanation {
             command: self.words.iter().map(text).collect(),
             status: summary.status,
             seconds: seconds(summary.ran),
@@ -221,10 +221,13 @@ impl Args {
             directories: tables.directories.iter().map(trees::directory).collect(),
             directories_left_out: tables.directories_left_out,
             traps: tables.traps.iter().map(trees::trap).collect(),
-            prediction: forecast(summary, prediction, learned, observer == "preload"),
+            prediction: forecast(summary, prediction, learned, observer == PRELOAD),
+            notes: Vec::new(),
             files: summary.files.iter().map(file).collect(),
             files_left_out: summary.files_left_out,
-        }
+        };
+        explanation.notes = text::notes(&explanation);
+        explanation
     }
 }
 

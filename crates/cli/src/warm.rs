@@ -134,6 +134,11 @@ fn lists(args: &Args, room: &Room) -> Result<()> {
         list = learn::rebased(&list, old.as_bytes(), new.as_bytes()).map_err(usage)?;
     }
     let bar = output::progress(list.trusted().count() as u64, "warm");
+    let shown = bar.clone();
+    interrupt::tells(move || {
+        let (done, all) = (shown.position(), shown.length().unwrap_or(0));
+        format!("{done} of {all} entries are done; what was fetched stays in memory")
+    });
     let begun = machine::now();
     let report =
         learn::warm(&list, room.budget_bytes, &mut |report| bar.set_position(done(report)));
@@ -303,6 +308,7 @@ mod tests {
             ("10%",       Some(100)),
             ("0.15%",     Some(1)),
             ("100%",      Some(1_000)),
+            ("10 %",      Some(100)),
             ("101%",      None),
             ("-1",        None),
             ("8 GiB",     Some(1_000)),

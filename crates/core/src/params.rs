@@ -220,6 +220,8 @@ impl Param for Share {
     const FORM: &'static str = "a share from 0 to 1000, such as 0.25";
 
     fn parse(text: &str) -> Option<Self> {
+        // As it is printed, a share in hundredths has a blank before the sign.
+        let text = text.strip_suffix(' ').unwrap_or(text);
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         if (whole.is_empty() && fraction.is_empty()) || fraction.len() > 6 {
             return None;

@@ -52,6 +52,9 @@ pub struct Explanation {
     pub causes: ExplainedCauses,
     /// The gain of prefetching.
     pub prediction: Forecast,
+    /// What is to be said beside it, in sentences: what it leaves out, what hid waits, what a
+    /// learned list would gain.
+    pub notes: Vec<String>,
     /// Calls on files and directories that its threads were met in.
     pub entries_met: u64,
     /// Of these, those that were too many to be looked at.
@@ -70,6 +73,23 @@ pub struct Explanation {
     pub files: Vec<ExplainedFile>,
     /// Files that are left out.
     pub files_left_out: u64,
+}
+
+impl Explanation {
+    /// Whether a shim observed the program too.
+    #[must_use]
+    pub fn is_preload(&self) -> bool {
+        self.observer == PRELOAD
+    }
+}
+
+/// The observers where a shim is one of them.
+pub const PRELOAD: &str = "preload";
+
+/// The command that sees what was observed, and fetches ahead by it.
+#[must_use]
+pub fn run_command(is_preload: bool) -> &'static str {
+    if is_preload { "forerun run --observe preload" } else { "forerun run" }
 }
 
 /// The gain of prefetching.

@@ -44,7 +44,7 @@ mod window;
 
 pub use explanation::{
     ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedStream, ExplainedTrap,
-    ExplainedWalk, Explanation, Forecast, ReadMoment,
+    ExplainedWalk, Explanation, Forecast, PRELOAD, ReadMoment, run_command,
 };
 pub use file::{NewFile, remove_parts, write_whole};
 pub use gain::{Gain, Gains, ProgramRun};

@@ -41,6 +41,11 @@ impl Share {
         groups.iter().filter_map(of_group).min().unwrap_or(Self::WHOLE)
     }
 
+    /// In thousandths of a processor: from 1 to 1000.
+    pub(crate) fn thousandths(self) -> u64 {
+        self.thousandths
+    }
+
     /// `quota` of each `period`.
     fn of(quota: u64, period: u64) -> Option<Self> {
         let thousandths = quota.checked_mul(WHOLE)?.checked_div(period)?.clamp(1, WHOLE);

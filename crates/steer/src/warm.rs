@@ -46,7 +46,7 @@ pub struct Listing {
 /// How far the fetching is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes that were fetched.
+    /// Bytes that were fetched, and are there as far as known.
     pub bytes: u64,
     /// Bytes to fetch in all.
     pub bytes_all: u64,
@@ -160,8 +160,20 @@ impl Listing {
         let skipped = others.into_iter().map(|file| file.skipped(SkipReason::TooLarge));
         report.skipped.extend(skipped);
         let mut chosen = plan::order(chosen);
+        let (files_all, not_chosen) = (chosen.len() as u64, report.skipped.len());
         for round in 1..=ROUNDS_MAX {
-            let fetched = fetch::fetch(&chosen, memory, progress);
+            let failed = report.skipped.len() - not_chosen;
+            let (bytes, files) =
+                (report.bytes_fetched, files_all - chosen.len() as u64 - failed as u64);
+            let fetched = fetch::fetch(&chosen, memory, &mut |now| {
+                // What an earlier round fetched, and is still there, counts on.
+                progress(Progress {
+                    bytes: bytes + now.bytes,
+                    bytes_all: bytes + now.bytes_all,
+                    files: files + now.files,
+                    files_all,
+                });
+            });
             assert!(fetched.outcomes.len() == chosen.len(), "each file has an outcome");
             report.bytes_fetched += fetched.bytes;
             chosen = report.settle(chosen, fetched.outcomes);

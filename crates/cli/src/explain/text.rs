@@ -15,7 +15,7 @@ use forerun_report::quantity::{
 };
 use forerun_report::{
     ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap, ExplainedWalk, Explanation,
-    Forecast,
+    Forecast, run_command,
 };
 use forerun_steer::explain::{DeviceLimit, FileSummary, Prediction, ProgramSummary, Why};
 
@@ -57,10 +57,13 @@ pub(super) fn lines(explanation: &Explanation) -> Vec<String> {
         lines.push(format!("and {}", counted(more, "more file", "more files")));
     }
     lines.push(explanation.prediction.why.clone());
-    lines.extend(beyond(explanation));
-    lines.extend(busy(explanation));
-    lines.extend(learned(explanation));
+    lines.extend(explanation.notes.iter().cloned());
     lines
+}
+
+/// What is to be said beside the verdict.
+pub(super) fn notes(explanation: &Explanation) -> Vec<String> {
+    [beyond(explanation), busy(explanation), learned(explanation)].into_iter().flatten().collect()
 }
 
 /// A program that waits for a processor waits for storage meanwhile, which then costs it nothing.
@@ -85,23 +88,32 @@ fn beyond(explanation: &Explanation) -> Option<String> {
         return None;
     }
     let (beyond, all) = (bytes_of(beyond, device_bytes), bytes(device_bytes));
-    let preload = match explanation.observer.as_str() {
-        "preload" => String::new(),
-        _ => "; `--observe preload` sees read calls that are not seen from outside".to_owned(),
-    };
     let what = "directories, inodes, programs, the kernel's own readahead, reads at positions";
     let walks = explanation.walks.as_deref().unwrap_or_default();
     // Small files are read by walks, whose waits the verdict has.
-    if walks.iter().any(|walk| walk.storage_seconds >= SHOWN_MIN) {
-        return Some(format!(
-            "of {all} from devices, {beyond} are beyond the reads that were observed (small \
-             files, {what}): of these the verdict has what walks come to"
-        ));
-    }
+    let are_walks = walks.iter().any(|walk| walk.storage_seconds >= SHOWN_MIN);
+    let (small, verdict) = if are_walks {
+        ("small files, ", ": of these the verdict has what walks come to")
+    } else {
+        ("", ", and in no verdict")
+    };
+    let is_told = !explanation.is_preload() && (!are_walks || reads_elsewhere(explanation));
+    let preload = "; `--observe preload` sees read calls that are not seen from outside";
+    let preload = if is_told { preload } else { "" };
     Some(format!(
-        "of {all} from devices, {beyond} are beyond the reads that were observed ({what}), and in \
-         no verdict{preload}"
+        "of {all} from devices, {beyond} are beyond the reads that were observed ({small}{what})\
+         {verdict}{preload}"
     ))
+}
+
+/// Whether the program waited in reads that are of no walk and no observed file, or may have.
+fn reads_elsewhere(explanation: &Explanation) -> bool {
+    let ExplainedCauses { read_seconds: read, other_seconds: other, .. } = explanation.causes;
+    let unknown = if explanation.calls_refused > 0 { other } else { 0.0 };
+    let walks = explanation.walks.iter().flatten();
+    let walks = walks.map(|walk| walk.causes.read_seconds).sum::<f64>();
+    let files = explanation.files.iter().map(|file| file.storage_seconds).sum::<f64>();
+    read + unknown - walks - files >= ELSEWHERE_MIN.max(explanation.seconds / 50.0)
 }
 
 /// What a learned list would gain at the next start, where that is more.
@@ -109,7 +121,9 @@ fn learned(explanation: &Explanation) -> Option<String> {
     let forecast = &explanation.prediction;
     let ran = explanation.seconds;
     let Forecast { learned_seconds: run, learned_gain_seconds_max: most, .. } = *forecast;
-    let words = "once it has run under `forerun run`, which learns what it reads, the next start";
+    let command = run_command(explanation.is_preload());
+    let words =
+        format!("once it has run under `{command}`, which learns what it reads, the next start");
     if forecast.learned_gain_seconds > forecast.gain_seconds + SHOWN_MIN {
         return Some(format!("{words} would take about {} instead of {}", time(run), time(ran)));
     }
@@ -219,6 +233,7 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
         [summary.waited, prediction.run, prediction.gain_max].map(|it| time(seconds(it)));
     let share = percent(seconds(prediction.gain) / ran.max(f64::MIN_POSITIVE));
     let limit = device(summary, prediction);
+    let command = run_command(is_preload);
     match prediction.why {
         Why::ReadsNothing => {
             "nothing to gain: it was not observed to read a file of 256 KiB or more, nor to wait \
@@ -231,7 +246,7 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
         }
         Why::Unpredictable => {
             format!(
-                "nothing to gain by `forerun run`: it waited {waited}, for reads that cannot \
+                "nothing to gain by `{command}`: it waited {waited}, for reads that cannot \
                  be predicted; {WARM}"
             )
         }
@@ -240,14 +255,14 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
             format!("nothing to gain: {waited} of waiting are about what `run` itself costs")
         }
         Why::DeviceBusy => format!(
-            "nothing to gain by `forerun run`: {limit}, and {} take it as long as the program ran; \
+            "nothing to gain by `{command}`: {limit}, and {} take it as long as the program ran; \
              {WARM}",
             bytes(summary.device_bytes)
         ),
         Why::Waits if prediction.is_bound() => {
             let least = time(seconds(summary.ran.since(prediction.gain_max)));
             format!(
-                "`forerun run` would take {run} at most instead of {}, at least {share} less, \
+                "`{command}` would take {run} at most instead of {}, at least {share} less, \
                  and {least} at best, if the device can serve many requests at a time: it waits \
                  for {}; {limit}",
                 time(ran),
@@ -255,13 +270,13 @@ pub(super) fn why(summary: &ProgramSummary, prediction: &Prediction, is_preload:
             )
         }
         Why::Waits => format!(
-            "`forerun run` would take about {run} instead of {}, {share} less: it waits for \
+            "`{command}` would take about {run} instead of {}, {share} less: it waits for \
              {}, and {limit}",
             time(ran),
             what(summary)
         ),
         Why::Unknown => format!(
-            "`forerun run` would gain up to {most} of {} if the device can serve many requests at \
+            "`{command}` would gain up to {most} of {} if the device can serve many requests at \
              a time, or nothing if it cannot: it waits for {}; {limit}",
             time(ran),
             what(summary)
@@ -361,10 +376,13 @@ const ROWS_MAX: usize = 10;
 const DIRECTORIES_MAX: usize = 5;
 /// Shorter waits are not in the text, in seconds.
 const SHOWN_MIN: f64 = 0.001;
+/// Shorter waits in reads elsewhere are not looked for.
+const ELSEWHERE_MIN: f64 = 0.01;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forerun_report::PRELOAD;
 
     /// A program of 6.42 s that waited for nearly all of it, without or with a profile.
     fn sentence(answers: Option<(u64, bool)>, gains: [u64; 2], limit: DeviceLimit) -> String {
@@ -430,23 +448,43 @@ mod tests {
     fn what_is_beyond_the_reads_is_in_the_verdict_where_walks_come_to_it() {
         let walk =
             |seconds: f64| ExplainedWalk { storage_seconds: seconds, ..ExplainedWalk::default() };
+        let shim = "`--observe preload` sees read calls";
         #[rustfmt::skip]
-        let rows = [ // walks, told, not told
-            (vec![],                   "and in no verdict; `--observe preload`", "walks come to"),
-            (vec![walk(0.0)],          "and in no verdict; `--observe preload`", "walks come to"),
-            (vec![walk(1.0)],          "the verdict has what walks come to",     "preload"),
+        let rows = [ // walks, seconds in reads, told, not told
+            (vec![],          0.0, "and in no verdict; `--observe preload`", "walks come to"),
+            (vec![walk(0.0)], 0.0, "and in no verdict; `--observe preload`", "walks come to"),
+            (vec![walk(1.0)], 0.0, "the verdict has what walks come to",     "preload"),
+            (vec![walk(1.0)], 0.5, shim,                                     "in no verdict"),
         ];
-        for (walks, told, untold) in rows {
+        for (walks, read_seconds, told, untold) in rows {
             let explanation = Explanation {
                 device_bytes: 7 << 20,
                 bytes_read: 1 << 20,
                 observer: "proc".to_owned(),
+                causes: ExplainedCauses { read_seconds, ..ExplainedCauses::default() },
                 walks: Some(walks),
                 ..Explanation::default()
             };
             let text = beyond(&explanation).expect("more came from devices");
             assert!(text.contains("6 MiB (86 %)"), "{text}");
             assert!(text.contains(told) && !text.contains(untold), "{text}");
+            let seen = Explanation { observer: PRELOAD.to_owned(), ..explanation };
+            assert!(!beyond(&seen).expect("the same").contains("preload"));
+        }
+    }
+
+    #[test]
+    fn the_remedy_is_the_command_that_sees_what_was_observed() {
+        let millis = Nanos::from_millis;
+        let mut summary = ProgramSummary::default();
+        summary.ran = millis(900);
+        let limit = Some(DeviceLimit { bytes_per_second: 1, is_profile: true });
+        for why in [Why::Waits, Why::Unknown, Why::Unpredictable, Why::DeviceBusy] {
+            let (gain, gain_max) = (millis(500), millis(500));
+            let prediction = Prediction { run: millis(400), gain, gain_max, limit, why };
+            let by = |is_preload| super::why(&summary, &prediction, is_preload);
+            assert!(by(false).contains("`forerun run`"), "{}", by(false));
+            assert!(by(true).contains("`forerun run --observe preload`"), "{}", by(true));
         }
     }
 

@@ -16,12 +16,15 @@
 
 use forerun_core::readahead::Cause;
 use forerun_report::{
-    DeviceRequest, ExplainedDirectory, ExplainedFile, Explanation, Machine, ReadMoment,
-    RequestKind, Run, RunRecord, Spread, Window, page, write_whole,
+    DeviceRequest, ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap,
+    ExplainedWalk, Explanation, Forecast, Machine, ReadMoment, RequestKind, Run, RunRecord, Spread,
+    Window, page, write_whole,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use crate::browser;
 
 /// How the page is looked at.
 #[derive(Clone, Copy)]
@@ -63,6 +66,7 @@ fn every_chart_is_drawn_whole_in_light_dark_and_narrow() {
     let Some(browser) = forerun_testkit::browser(test) else { return };
     let records = [plausible()];
     let html = page::render(&records, "Readahead on a slow disk").expect("there are runs");
+    browser::check(&browser, test, &html, "");
     let drawn = drawn(&records[0]);
     for view in [WIDE, DARK, NARROW] {
         let seen = look(&browser, test, &html, view);
@@ -127,14 +131,38 @@ fn the_page_of_a_program_is_drawn_in_light_dark_and_narrow() {
         storage_seconds: 0.123,
         ..ExplainedDirectory::default()
     };
+    let causes = ExplainedCauses { read_seconds: 0.8, open_seconds: 0.1, ..Default::default() };
+    let path = || "/srv/a/tree/with/a/name/that/is/longer/than/a/narrow/page/is-wide".to_owned();
+    let walk = ExplainedWalk {
+        directory: path(),
+        order: "name".to_owned(),
+        entries: 12_345,
+        causes,
+        ..ExplainedWalk::default()
+    };
+    let trap = ExplainedTrap { path: path(), why: "`nfs` asks its server", ..Default::default() };
     let told = Explanation {
         command: vec!["gzip".to_owned(), "-3k".to_owned(), "backup.tar".to_owned()],
         seconds: 1.5,
+        processor_seconds: 0.4,
+        storage_seconds: 0.9,
+        causes,
+        prediction: Forecast {
+            verdict: "gain",
+            why: "`forerun run` would take about 600 ms instead of 1.50 s".to_owned(),
+            gain_seconds: 0.9,
+            gain_seconds_max: 0.9,
+            ..Forecast::default()
+        },
+        notes: vec![format!("of 9 MiB from devices, 5 MiB are beyond; `forerun warm {}`", path())],
+        walks: Some(vec![walk]),
+        traps: vec![trap],
         directories: (0..3).map(directory).collect(),
         files: vec![file("/data/backup.tar", 40), file("/data/</script><b>", 5)],
         ..Explanation::default()
     };
     let html = page::explained(&told, &Machine::default(), 1_795_203_000);
+    browser::check(&browser, test, &html, "");
     for view in [WIDE, DARK, NARROW] {
         let seen = look(&browser, test, &html, view);
         check(&seen, view, 2);

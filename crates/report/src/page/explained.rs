@@ -3,7 +3,8 @@
 //! ```text
 //!   title, theme switch
 //!   the program, bars by cause       as it was, under `run`
-//!   the reason                       words, with what a list of this run would gain
+//!   the reason                       words, with what a list of this run would gain, and what
+//!                                    the verdict leaves out
 //!   a panel a file                   charts: time -> offset, waits in their own colour
 //!   where the time went, causes, walks, directories, files     tables, folded
 //! ```
@@ -40,6 +41,7 @@ pub fn explained(explanation: &Explanation, machine: &Machine, unix_seconds: u64
         (opening(explanation))
         (trees::bars(explanation))
         p.outcome { (prose(&explanation.prediction.why)) }
+        @for note in &explanation.notes { p.note { (prose(note)) } }
         (trees::traps(explanation))
         (panels(explanation, &mut charts))
         section {

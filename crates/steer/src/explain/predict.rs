@@ -151,11 +151,18 @@ fn times(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> RunTimes {
         known: known.min(summary.waited),
         entries,
         lookups: if is_known { Nanos(0) } else { entries },
-        reads: summary.causes.of(Cause::Read).since(entries),
+        reads: reads_at_most(summary).since(entries),
         device_bytes: summary.device_bytes,
         bytes_read: summary.bytes_read,
         limit: limit.filter(|limit| limit.bytes_per_second > 0),
     }
+}
+
+/// The time of waits in read calls: at most, where calls may not be observed.
+fn reads_at_most(summary: &ProgramSummary) -> Nanos {
+    let are_refused = summary.calls_refused > 0;
+    let unknown = if are_refused { summary.causes.of(Cause::Other) } else { Nanos(0) };
+    summary.causes.of(Cause::Read) + unknown
 }
 
 /// The times and bytes of a run, as far as they decide.
@@ -171,7 +178,7 @@ struct RunTimes {
     /// The time of waits for entries, and what the device needs for them as far as that is known.
     entries: Nanos,
     lookups: Nanos,
-    /// The time of waits in read calls that are none for entries.
+    /// The time of waits in read calls that are none for entries, or may be.
     reads: Nanos,
     device_bytes: u64,
     bytes_read: u64,
@@ -377,6 +384,21 @@ mod tests {
         let entries = waited;
         let prediction = decide(&RunTimes { entries, ..times });
         assert_eq!(prediction.why, Why::Unknown, "it waited for entries");
+    }
+
+    #[test]
+    fn waits_in_calls_that_may_not_be_observed_may_be_reads() {
+        for (calls_refused, why) in [(0, Why::ReadsNothing), (1, Why::NotSeen)] {
+            let mut summary = ProgramSummary {
+                ran: Nanos::from_millis(2_000),
+                waited: Nanos::from_millis(1_000),
+                device_bytes: 100_000_000,
+                calls_refused,
+                ..ProgramSummary::default()
+            };
+            summary.causes.add(Cause::Other, summary.waited);
+            assert_eq!(predict(&summary, None).why, why, "{calls_refused} refused");
+        }
     }
 
     #[test]

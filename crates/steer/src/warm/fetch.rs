@@ -390,7 +390,8 @@ mod tests {
     use super::super::Listing;
     use super::*;
     use forerun_testkit::{Scratch, skip};
-    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+    use std::num::NonZero;
 
     #[test]
     fn it_stops_when_memory_becomes_short() {
@@ -413,5 +414,40 @@ mod tests {
             let test = "it_stops_when_memory_becomes_short";
             skip(test, "no blocks without bytes in the temp folder");
         }
+    }
+
+    #[test]
+    fn what_is_evicted_meanwhile_is_fetched_once_more_and_progress_goes_on() {
+        let test = "what_is_evicted_meanwhile_is_fetched_once_more_and_progress_goes_on";
+        let root = Scratch::on_disk("again");
+        let path = root.file("large", vec![7; usize::try_from(4 * PIECE_BYTES).unwrap()]);
+        let file = fs::File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        let evict = |range: Range<u64>| {
+            let bytes = NonZero::new(range.end - range.start);
+            fadvise(&file, range.start, bytes, Advice::DontNeed).unwrap();
+        };
+        evict(0..4 * PIECE_BYTES);
+        let listing = Listing::of(&[&path]);
+        let bytes = listing.bytes_missing();
+        if bytes < 4 * PIECE_BYTES {
+            return skip(test, "the temp folder keeps its files in memory");
+        }
+        let mut seen: Vec<Progress> = Vec::new();
+        let report = listing.fetch(u64::MAX, &Memory::here(), &mut |progress| {
+            let is_first = seen.iter().all(|before| before.bytes < bytes);
+            seen.push(progress);
+            if is_first && progress.bytes == bytes {
+                evict(0..PIECE_BYTES);
+            }
+        });
+        assert!(report.skipped.is_empty(), "{report:?}");
+        let last = seen.last().expect("pieces came");
+        assert_eq!((last.bytes, last.files, report.bytes_fetched), (bytes, 1, bytes));
+        assert!(seen.iter().all(|at| (at.bytes_all, at.files_all) == (bytes, 1)), "{seen:?}");
+        let before = seen.iter().position(|at| at.bytes == bytes).expect("all came");
+        let again = &seen[before + 1..];
+        assert!(!again.is_empty(), "what was evicted came once more: {seen:?}");
+        assert!(again.iter().all(|at| at.bytes >= bytes - PIECE_BYTES), "{seen:?}");
     }
 }

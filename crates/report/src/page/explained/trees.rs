@@ -2,38 +2,43 @@
 //!
 //! ```text
 //!   as it ran     |computing|open|stat|readdir|read  |fault|other|the rest  |
-//!   forerun run   |computing|waiting |the rest|              <- predicted
+//!   forerun run   |computing|waiting |the rest|     <- predicted, at most or at best
 //! ```
 //! # Invariants
 //! - Both bars have one scale, and the table below has their figures.
+//! - Where there is no verdict, nothing is drawn as one.
 
 use maud::{Markup, html};
 
 use super::super::summary::{seconds, share};
 use super::part;
-use crate::explanation::{ExplainedCauses, ExplainedWalk, Explanation};
+use crate::explanation::{ExplainedCauses, ExplainedWalk, Explanation, Forecast, run_command};
 use crate::html::{Text, figure_heads, figures, prose};
 use crate::quantity::count;
 
 /// Where the time went, by cause, and what is left of it under `run`.
 pub(super) fn bars(explanation: &Explanation) -> Markup {
-    let Times { computing, rest, after, .. } = Times::of(explanation);
+    let Times { computing, rest, waited, .. } = Times::of(explanation);
     let waits = explanation.causes.named().into_iter().zip(COLOURS);
     let mut now = vec![("computing", computing, "var(--ink-2)")];
     now.extend(waits.map(|((name, time), colour)| (name, time, colour)));
     now.push(("the rest", rest, "var(--grid)"));
-    let under_run = [
-        ("computing", computing, "var(--ink-2)"),
-        ("waiting for storage", after, "var(--demand)"),
-        ("the rest", rest, "var(--grid)"),
-    ];
+    let command = run_command(explanation.is_preload());
+    let predicted = predicted(&explanation.prediction).map(|(how, gain)| {
+        let parts = [
+            ("computing", computing, "var(--ink-2)"),
+            ("waiting for storage", (waited - gain).max(0.0), "var(--demand)"),
+            ("the rest", rest, "var(--grid)"),
+        ];
+        (format!("under {command}, {how}"), parts)
+    });
     let scale = now.iter().map(|part| part.1).sum::<f64>().max(f64::MIN_POSITIVE);
     html! {
         section {
-            h2 { "Now, and under forerun run" }
+            h2 { "Now" @if predicted.is_some() { ", and under " (command) } }
             div style="background:var(--panel);border:1px solid var(--rule);padding:14px" {
                 (bar("as it ran", &now, scale))
-                (bar("under forerun run, predicted", &under_run, scale))
+                @if let Some((title, parts)) = &predicted { (bar(title, parts, scale)) }
                 ul.legend {
                     @for (name, time, colour) in now.iter().filter(|part| part.1 > 0.0) {
                         li {
@@ -46,6 +51,17 @@ pub(super) fn bars(explanation: &Explanation) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// The gain under `run`, in seconds, and what is known of it; `None` where nothing is.
+fn predicted(forecast: &Forecast) -> Option<(&'static str, f64)> {
+    let Forecast { gain_seconds, gain_seconds_max, gain_is_lower_bound, .. } = *forecast;
+    match forecast.verdict {
+        "unknown" if gain_seconds_max <= 0.0 => None,
+        "unknown" => Some(("at best: what the device can do is not known", gain_seconds_max)),
+        _ if gain_is_lower_bound => Some(("predicted, at most", gain_seconds)),
+        _ => Some(("predicted", gain_seconds)),
     }
 }
 
@@ -75,8 +91,7 @@ struct Times {
     ran: f64,
     computing: f64,
     rest: f64,
-    /// Waiting for storage under `run`.
-    after: f64,
+    waited: f64,
 }
 
 impl Times {
@@ -86,8 +101,7 @@ impl Times {
         // Several threads may compute at a time.
         let computing = explanation.processor_seconds.min((ran - waited).max(0.0));
         let rest = (ran - computing - waited).max(0.0);
-        let after = (waited - explanation.prediction.gain_seconds).max(0.0);
-        Self { ran, computing, rest, after }
+        Self { ran, computing, rest, waited }
     }
 }
 
