@@ -74,7 +74,7 @@ impl Budget {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let parsed = match text.strip_suffix('%') {
+        let parsed = match Share::percent_of(text) {
             Some(percent) => {
                 Share::parse(percent).filter(|share| share.ppm <= 100_000_000).map(Self::Share)
             }

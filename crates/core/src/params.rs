@@ -216,12 +216,20 @@ impl Share {
     }
 }
 
+impl Share {
+    /// The number before the sign of `text`, if it is in hundredths: printed ones have a blank
+    /// between.
+    #[must_use]
+    pub fn percent_of(text: &str) -> Option<&str> {
+        let number = text.strip_suffix('%')?;
+        Some(number.strip_suffix(' ').unwrap_or(number))
+    }
+}
+
 impl Param for Share {
     const FORM: &'static str = "a share from 0 to 1000, such as 0.25";
 
     fn parse(text: &str) -> Option<Self> {
-        // As it is printed, a share in hundredths has a blank before the sign.
-        let text = text.strip_suffix(' ').unwrap_or(text);
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         if (whole.is_empty() && fraction.is_empty()) || fraction.len() > 6 {
             return None;

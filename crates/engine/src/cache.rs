@@ -24,6 +24,7 @@ use forerun_io::{
     files::{ChosenBackend, Files},
     frames::Frames,
     index::Index,
+    process::OwnerProcess,
     store::{QueueKind, Store, Version, file::Access},
     sync::{AtomicBool, Condvar, Mutex, MutexGuard},
 };
@@ -127,7 +128,8 @@ impl Cache {
             settings,
         });
         let (watch, flusher) = (Watch::default(), Flusher::default());
-        let owner = Arc::new(Owner { shared, files, watch, flusher, memory });
+        let home = OwnerProcess::current();
+        let owner = Arc::new(Owner { shared, files, watch, flusher, memory, home });
         Ok(Self { owner, client: "".into() })
     }
 
@@ -368,7 +370,9 @@ impl Cache {
     }
 
     /// Refuses new reads and writes, makes durable what was written, and ends all background work.
-    /// Reads in flight end with their answer. Idempotent.
+    /// Reads in flight end with their answer. A call beside or after another waits for its end and
+    /// returns `Ok`: the first has the error. Not to be called by a store, whose operations it
+    /// waits for.
     ///
     /// # Errors
     /// Bytes of a file cannot be made durable: the error of the first such file. They are lost with

@@ -174,7 +174,7 @@ impl Fills {
             let before = std::mem::replace(&mut row.at_store, is_writing(frame));
             if row.at_store || before {
                 // It waits for readers from then on when the store was last seen to have it.
-                row.since = now;
+                row.since = Nanos(now.0 + LOOK_AGAIN.0.saturating_sub(wait_max.0));
                 continue;
             }
             for (request, page) in row.writers.drain(..) {
@@ -237,6 +237,9 @@ impl Fills {
         self.blocked.remove(&frame);
     }
 }
+
+/// Until a store that has a frame is looked at again, at least.
+const LOOK_AGAIN: Nanos = Nanos::from_millis(1);
 
 impl FillRow {
     /// Checks the frame out for `writer`; returns whether no reader had it pinned.

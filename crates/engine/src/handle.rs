@@ -351,8 +351,15 @@ impl Handle {
             // A flush covers what was written before it.
             let durable = durable && to == end;
             let (carrier, handle) = (self.carrier(), self.id);
-            Write { carrier, handle, offset: from, bytes, durable }.run()?;
-            from = to;
+            match (Write { carrier, handle, offset: from, bytes, durable }).run() {
+                // The partition has shrunk meanwhile: smaller pieces fit.
+                Err(WriteError::Core(Error::TooLarge { .. }))
+                    if self.write_piece(from) < bytes.len() => {}
+                written => {
+                    written?;
+                    from = to;
+                }
+            }
         }
         Ok(())
     }

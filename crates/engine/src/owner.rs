@@ -12,6 +12,7 @@ use forerun_core::{device::remembered::DeviceRecord, event::Event, units::Partit
 use forerun_io::{
     devices::{DeviceKey, DeviceStore},
     files::Files,
+    process::OwnerProcess,
     sync::thread,
 };
 
@@ -32,6 +33,7 @@ pub(crate) struct Owner {
     pub(crate) watch: Watch,
     pub(crate) flusher: Flusher,
     pub(crate) memory: Option<DeviceMemory>,
+    pub(crate) home: OwnerProcess,
 }
 
 /// Where what is learnt of the device is kept.
@@ -59,12 +61,15 @@ impl Owner {
     pub(crate) fn close(&self) -> Result<(), WriteError> {
         let mut state = self.shared.state.lock();
         if std::mem::replace(&mut state.closed, true) {
-            while !state.has_closed {
+            // In the child of a fork no thread goes on closing.
+            while !state.has_closed && !self.home.is_forked() {
                 self.shared.writer_left.wait(&mut state);
             }
             return Ok(());
         }
+        drop(state);
         let _over = Closing(&self.shared);
+        let mut state = self.shared.state.lock();
         while state.writers > 0 {
             self.shared.writer_left.wait(&mut state);
         }
@@ -104,6 +109,7 @@ impl Owner {
             let flushed = write::flush(Carrier { shared: &self.shared, file }, state, handle);
             let mut state = self.shared.state.lock();
             state.send(None, Event::Close { handle });
+            state.own_handle_closed(handle);
             self.shared.settle(state);
             flushed
         })

@@ -373,9 +373,22 @@ impl State {
         self.send(None, Event::Invalidate { file, first: 0, count: u64::MAX });
     }
 
-    /// The number of the handle that the cache itself opens, one at a time.
-    pub(crate) fn own_handle(&self) -> HandleId {
-        HandleId(self.core.settings().handles_max - 1)
+    /// The number of the handle that the cache itself opens, one at a time: it gets one also where
+    /// all are open. Numbers stay dense.
+    pub(crate) fn own_handle(&mut self) -> HandleId {
+        self.free_handle().unwrap_or(HandleId(self.handles_bound()))
+    }
+
+    /// The cache has closed its own handle.
+    pub(crate) fn own_handle_closed(&mut self, handle: HandleId) {
+        if handle.0 < self.handles_bound() {
+            self.handle_closed(handle);
+        }
+    }
+
+    /// Handles that callers may have open; the core has room for one more.
+    fn handles_bound(&self) -> u32 {
+        self.core.settings().handles_max - 1
     }
 
     /// A free handle number.
@@ -383,7 +396,7 @@ impl State {
         if let Some(handle) = self.handles_free.pop() {
             return Ok(handle);
         }
-        let HandleId(bound) = self.own_handle();
+        let bound = self.handles_bound();
         if self.handles_made == bound {
             return Err(OpenError::Handles { bound });
         }

@@ -10,7 +10,8 @@
 //!   Serve    the frame holds what the shadow file says, and no other operation has the frame
 //!   Fetch    no reader has the frame pinned; the page is in no other fetch
 //!   Done     once a request; a flush: all that was acknowledged before it is durable
-//!   always   the statistics balance, every bound holds
+//!   always   the statistics balance, every bound holds; a power cut leaves nothing older than
+//!            what was called durable: not in the store, nor by a write in flight
 //!   the end  every request was answered, the store equals the shadow, no frame is lost
 //! ```
 //!

@@ -40,6 +40,8 @@ impl Cache {
             let own = self.frames.iter().filter(|(_, row)| row.partition == nth && !row.doomed);
             let dirty = own.filter(|(_, row)| is_dirty(row.state)).count();
             assert_eq!(partition.dirty as usize, dirty, "pages of {nth} that are not durable");
+            let of_files = self.files.values().map(|file| file.writes.in_partition(nth));
+            assert_eq!(of_files.sum::<u32>(), partition.dirty, "the same by files");
         }
         let queued = |at: usize| -> usize {
             self.files.values().map(|file| file.writes.waiting()[at]).sum()

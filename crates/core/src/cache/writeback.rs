@@ -49,6 +49,8 @@ pub(super) struct FileWrites {
     unsynced: Queue,
     /// Pages that are dirty, being written or unsynced.
     pages: u32,
+    /// The same by partition, as far as any had some.
+    in_partitions: Vec<u32>,
     /// Of these, those that are being written.
     writing: u32,
     /// Pages of writes that began and are not filled yet.
@@ -96,6 +98,26 @@ struct FlushRow {
 }
 
 impl FileWrites {
+    /// Its pages in `partition` that are dirty, being written or unsynced.
+    pub(super) fn in_partition(&self, partition: u32) -> u32 {
+        self.in_partitions.get(partition as usize).copied().unwrap_or(0)
+    }
+
+    /// A page in `partition` is no longer durable.
+    fn count(&mut self, partition: u32) {
+        let at = partition as usize;
+        let len = self.in_partitions.len().max(at + 1);
+        self.in_partitions.resize(len, 0);
+        self.in_partitions[at] += 1;
+        self.pages += 1;
+    }
+
+    /// It is, or has left.
+    fn uncount(&mut self, partition: u32) {
+        self.in_partitions[partition as usize] -= 1;
+        self.pages -= 1;
+    }
+
     /// Whether there is nothing to write, to sync or to answer.
     pub(super) fn idle(&self) -> bool {
         let none_queued = self.dirty.is_empty() && self.unsynced.is_empty();
@@ -277,7 +299,7 @@ impl Cache {
                 if writes.pages == 0 {
                     writes.since = now;
                 }
-                writes.pages += 1;
+                writes.count(row.partition);
                 self.dirty_pages += 1;
                 self.partitions[row.partition as usize].dirty += 1;
             }
@@ -499,11 +521,11 @@ impl Cache {
             self.unsynced -= 1;
             if errno == 0 {
                 self.frames[frame].state = State::Clean;
-                writes.pages -= 1;
+                let at = self.frames[frame].partition;
+                writes.uncount(at);
                 self.dirty_pages -= 1;
-                let partition = &mut self.partitions[self.frames[frame].partition as usize];
-                partition.dirty -= 1;
-                partition.policy.may_leave(frame);
+                self.partitions[at as usize].dirty -= 1;
+                self.partitions[at as usize].policy.may_leave(frame);
             } else {
                 let row = &mut self.frames[frame];
                 (row.state, row.epoch) = (State::Dirty, writes.epoch);
@@ -572,7 +594,7 @@ impl Cache {
             | State::Clean
             | State::Lingering => return,
         }
-        writes.pages -= 1;
+        writes.uncount(row.partition);
         self.dirty_pages -= 1;
         self.partitions[row.partition as usize].dirty -= 1;
     }

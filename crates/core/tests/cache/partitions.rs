@@ -5,7 +5,7 @@ use forerun_core::cache::{
     Cache, PartitionSettings, PartitionStats, Rule, Settings, SettingsError,
 };
 use forerun_core::eviction::NAMES;
-use forerun_core::units::PartitionId;
+use forerun_core::units::{Nanos, PartitionId};
 
 /// The rest with `frames`, and a partition of `other` frames for the pages from `first` on.
 fn ranged(frames: u32, other: u32, first: u64, readahead: &str) -> World {
@@ -170,4 +170,44 @@ fn a_miss_that_finds_the_pool_empty_evicts_by_itself() {
     assert_eq!(world.read(1, 20, 2), "demand 20..22");
     assert_eq!(world.read(2, 30, 1), "out 0, out 1, out 2, demand 30..31");
     assert_eq!(counts(&world, 0).evicted_by_misses, 1);
+}
+
+#[test]
+fn a_writer_in_a_partition_that_failing_files_hold_fails_whatever_others_write() {
+    let mut world = World::with(16, "off", |settings| {
+        settings.partitions = vec![
+            PartitionSettings::new("rest", 12, "lru"),
+            PartitionSettings::new("small", 4, "lru"),
+        ];
+        settings.dirty_pages_max = 12;
+        settings.retry_delay = Nanos(1_000);
+    });
+    for (handle, partition) in [(1, 1), (2, 1), (3, 1), (4, 0)] {
+        world.open(handle, handle, partition, 20);
+    }
+    for (handle, pages) in [(1, 2), (2, 1)] {
+        let (world, request) = (world.through(handle), u64::from(handle));
+        world.dirty(request, 0, pages);
+        world.flush(10 + request);
+        world.write_failed(0, pages);
+        world.synced(0);
+    }
+    world.through(4).dirty(4, 0, 1);
+    let full = "fail 5: all 3 pages that may be dirty belong to files whose store fails";
+    assert_eq!(world.through(3).write(5, 0, 1), full, "one frame in four holds no dirty page");
+    assert_eq!(world.through(4).write(6, 1, 1), "fill 6:1 fresh", "the others go on");
+}
+
+#[test]
+fn what_a_file_holds_elsewhere_does_not_keep_it_from_a_partition() {
+    let mut world = ranged(16, 4, 40, "off");
+    world.dirty(1, 0, 5);
+    assert_eq!(world.write(2, 40, 2), "fill 2:40 fresh, fill 2:41 fresh");
+    world.filled(2, 40..42);
+    let waits = "write 0..5, write 40..42";
+    assert_eq!(world.write(3, 42, 1), waits, "there it holds twice what is free");
+    assert_eq!(world.written(0, 5), "");
+    world.write(4, 41, 1);
+    assert_eq!(world.written(40, 2), "sync");
+    assert_eq!(world.synced(0), "fill 4:41, fill 3:42 fresh");
 }

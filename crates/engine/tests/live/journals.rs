@@ -17,14 +17,14 @@ use forerun_core::{
     units::{FileId, FrameId, HandleId, Nanos, PageId, PartitionId, RequestId},
 };
 use forerun_engine::{
-    Cache, Settings,
+    Access, Cache, Settings,
     journal::{
         Bounds, Difference, End, JournalError, JournalFile, Part, Reader, Recorder, Replayed,
         Summary, replay,
     },
 };
 use forerun_io::{
-    store::pattern::Pattern,
+    store::{memory, pattern::Pattern},
     wrap::fault::{Fault, Faults, Rule, When},
 };
 use forerun_testkit::{Scratch, on_threads, within};
@@ -475,5 +475,26 @@ fn a_journal_ends_where_its_bounds_are_and_counts_what_follows() {
         let events: u64 = replayed.runs.iter().map(|run| run.events).sum();
         assert!(replayed.byte_equal() && events == summary.events, "{why}");
         assert_eq!((replayed.cut_bytes, events > 100), (0, bytes.len() > 5_000), "{why}");
+    }
+}
+
+#[test]
+fn what_a_cache_flushes_at_its_end_is_replayed_whatever_its_bound_of_handles() {
+    for handles_max in [1, 2, u32::MAX] {
+        let settings = Settings { handles_max, ..settings(64, "off") };
+        let scratch = Scratch::new("journal-end");
+        let path = scratch.join("journal");
+        let journal = JournalFile::create(&path, Bounds::default()).unwrap();
+        let recorder = journal.record(&settings.core().unwrap());
+        let cache = Cache::recorded(settings, recorder).unwrap();
+        let store = Arc::new(memory::Memory::new(vec![0; 1_000], 1 << 24));
+        let file = cache.open_store_with(store, Access::ReadWrite).unwrap();
+        file.write_at(&[1; 100], 0).unwrap();
+        cache.close().unwrap();
+        drop((file, cache));
+        let summary = journal.finish();
+        assert_eq!(summary.dropped, 0, "{summary:?}");
+        let replayed = replayed(&fs::read(&path).unwrap()).unwrap();
+        assert!(replayed.byte_equal() && replayed.runs.len() == 1, "{handles_max}: {replayed:?}");
     }
 }

@@ -154,31 +154,32 @@ impl Own {
 }
 
 const FRAMES: u32 = 256;
-/// A part of them is refused.
-const RESIZES: u64 = 20_000;
+/// Those that change a share; others are refused, or find it as it was to be.
+const RESIZES: u64 = 10_000;
 
 /// Moves shares at random, to none at all and to all but a little, each once as many `steps` of
-/// readers and writers were made; returns how often.
-fn move_shares(cache: &Cache, steps: &AtomicU64) -> u64 {
-    let mut moved = 0;
+/// readers and writers were made.
+fn move_shares(cache: &Cache, steps: &AtomicU64) {
+    let (mut moved, mut nth) = (0, 0);
     let mut random = Prng::new(7);
     let names = ["rest", "a", "b", "c"];
-    for nth in 0..RESIZES {
+    let shares = || -> Vec<u64> { cache.partitions().iter().map(|part| part.bytes).collect() };
+    while moved < RESIZES {
+        nth += 1;
         while steps.load(Ordering::Relaxed) < nth {
             thread::yield_now();
         }
         let name = |random: &mut Prng| names[usize::try_from(random.below(4)).unwrap()];
         let (from, to) = (name(&mut random), name(&mut random));
         let bytes = random.below(u64::from(FRAMES)) * PAGE;
+        let before = shares();
         let done = match random.below(4) {
             0 => cache.resize_partition(to, 0),
             1 => cache.resize_partition(to, bytes / 2),
             _ => cache.move_share(from, to, bytes / 4),
         };
-        // One that is refused changes nothing.
-        moved += u64::from(done.is_ok());
+        moved += u64::from(done.is_ok() && shares() != before);
     }
-    moved
 }
 
 #[test]
@@ -198,8 +199,7 @@ fn ten_thousand_resizes_under_eight_threads_lose_nothing_and_replay() {
         let (ended, steps) = (AtomicBool::new(false), AtomicU64::new(0));
         on_threads(9, |thread| {
             if thread == 8 {
-                let moved = move_shares(&cache, &steps);
-                assert!(moved > RESIZES / 2, "{moved}");
+                move_shares(&cache, &steps);
                 ended.store(true, Ordering::SeqCst);
                 return;
             }

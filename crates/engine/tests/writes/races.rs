@@ -73,9 +73,17 @@ fn what_is_appended_beside_zeros_and_discards_to_the_end_stays() {
 
 #[test]
 fn a_writer_waits_for_a_slow_store_as_long_as_that_takes() {
-    within(|| {
-        let settings = Settings { wait_max: Duration::from_millis(40), ..settings(32) };
-        let cache = Cache::new(settings).unwrap();
+    overwrites_what_is_written(Duration::from_millis(40));
+}
+
+#[test]
+fn so_it_does_where_it_may_wait_for_no_reader() {
+    overwrites_what_is_written(Duration::ZERO);
+}
+
+fn overwrites_what_is_written(wait_max: Duration) {
+    within(move || {
+        let cache = Cache::new(Settings { wait_max, ..settings(32) }).unwrap();
         let (memory, fault, file) = faulty(&cache, 1_000);
         let delay = Some((When::Every(1), Duration::from_millis(400)));
         fault.set(Faults { writes: Rule { delay, ..Rule::default() }, ..Faults::default() });

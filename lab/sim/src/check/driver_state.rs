@@ -32,6 +32,8 @@ pub(super) struct DriverState {
     pub(super) shadow: BTreeMap<PageId, Content>,
     /// The writes that the core has acknowledged.
     pub(super) acknowledged: BTreeMap<PageId, Content>,
+    /// What a power cut must not take: contents that the core has called durable, or newer ones.
+    kept: BTreeMap<PageId, Content>,
     pub(super) pages: [u64; 2],
     pub(super) values: u64,
     pub(super) journal: Vec<u8>,
@@ -54,6 +56,7 @@ impl DriverState {
             asked: BTreeMap::new(),
             shadow: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
+            kept: BTreeMap::new(),
             pages: [0; 2],
             values: 0,
             journal: Vec::new(),
@@ -129,6 +132,33 @@ impl DriverState {
             if durable[0] < content[0] || durable[1] < content[1] {
                 self.wrong(format!("{request:?}: {page:?} is {durable:?}, promised {content:?}"));
             }
+            let kept = self.kept.entry(page).or_default();
+            *kept = [kept[0].max(content[0]), kept[1].max(content[1])];
+        }
+    }
+
+    /// The power may fail at this moment. Each page is then as of the last sync, as it was written
+    /// since, or as a write in flight has it: none of these may be older than what was called
+    /// durable.
+    pub(super) fn cut_power(&mut self) {
+        let mut in_flight: BTreeMap<PageId, Vec<Content>> = BTreeMap::new();
+        for operation in &self.operations {
+            let Operation::Write { page, contents, .. } = operation else { continue };
+            for (index, &content) in (page.index..).zip(contents) {
+                in_flight.entry(PageId { index, ..*page }).or_default().push(content);
+            }
+        }
+        let stale = self.kept.iter().find_map(|(&page, &kept)| {
+            let is_old = |content: &Content| content[0] < kept[0] || content[1] < kept[1];
+            let on_its_way = in_flight.get(&page).into_iter().flatten().copied();
+            let all = [self.store.durable(page), self.store.read(page)].into_iter();
+            all.chain(on_its_way).find(is_old).map(|found| (page, found, kept))
+        });
+        if let Some((page, found, kept)) = stale {
+            self.wrong(format!("a power cut leaves {found:?} of {page:?}, promised {kept:?}"));
+        }
+        if !self.kept.is_empty() {
+            self.saw("power cut");
         }
     }
 
@@ -139,6 +169,7 @@ impl DriverState {
         let stays = |page: &PageId| page.file != file || page.index < pages;
         self.shadow.retain(|page, _| stays(page));
         self.acknowledged.retain(|page, _| stays(page));
+        self.kept.retain(|page, _| stays(page));
         for asked in self.asked.values_mut() {
             match asked {
                 ClientRequest::Read { .. } => {}

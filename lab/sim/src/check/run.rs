@@ -56,7 +56,7 @@ const EVERYTHING: &[&str] = &[
     "emptied", "another policy", "two partitions", "a rule of offsets", "evicted by itself",
     "closed", "prefetched",
     "prefetch dropped", "changed in the store", "durable change", "change failed",
-    "cut within a page", "moved by sizing",
+    "cut within a page", "moved by sizing", "power cut",
 ];
 
 /// Runs `seed` to its end.
@@ -126,9 +126,7 @@ impl Run {
             self.check_sizing(&shares).map_err(|wrong| format!("{wrong}, after {event:?}"))?;
         }
         codec::encode_actions(&self.actions, &mut self.came_back);
-        if let Some(wrong) = self.driver.wrong.take() {
-            return Err(format!("{wrong}, after {event:?}"));
-        }
+        self.told_wrong().map_err(|wrong| format!("{wrong}, after {event:?}"))?;
         let (stats, settings) = (self.cache.stats(), self.cache.settings());
         if !stats.balanced() {
             return Err(format!("the counts do not add up after {event:?}: {stats:?}"));
@@ -149,6 +147,11 @@ impl Run {
             return Err(format!("{} pages are dirty, after {event:?}", self.cache.dirty_pages()));
         }
         Ok(())
+    }
+
+    /// The first difference that the driver has seen.
+    fn told_wrong(&mut self) -> Result<(), String> {
+        self.driver.wrong.take().map_or(Ok(()), Err)
     }
 
     /// The share of each partition, and the least that sizing leaves to it.
@@ -178,7 +181,11 @@ impl Run {
             32..47 => self.write(),
             47..51 => self.flush(),
             51..54 => self.cancel(),
-            54..84 => self.answer(),
+            54..84 => {
+                self.answer()?;
+                self.driver.cut_power();
+                self.told_wrong()
+            }
             84..94 => self.end_fill(),
             94..106 => {
                 self.let_go();

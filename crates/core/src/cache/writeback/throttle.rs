@@ -10,13 +10,15 @@
 //! pages may hold, its next write included, at most twice what is free: alone 2/3 of the bound, and
 //! `n` files that take all they may leave `1/(2n + 1)` of it. So a file whose store fails never
 //! takes all the room, and writers of other files go on. The same holds in each partition, of
-//! which three frames in four may be dirty: the least of both rooms counts.
+//! which three frames in four may be dirty, by what the file holds there.
 //!
 //! # Invariants
 //! - Dirty, writing and unsynced pages, and those promised to writes that began, never exceed
 //!   `Settings::dirty_pages_max`.
 //! - Writes of one file begin in their order; files take turns.
 //! - A write waits only while something may make room for it; else it fails at once.
+//! - A page that a flush waits for is written once the writes of it that had begun before have
+//!   copied: later ones wait.
 //! # Sources
 //! Choudhury and Hahne 1998, dynamic queue length thresholds for shared-memory switches: a queue
 //! may grow to a multiple of what is free. Theirs are packets, ours pages of files.
@@ -25,7 +27,7 @@ use alloc::vec::Vec;
 
 use crate::cache::change::Change;
 use crate::cache::partition::Partition;
-use crate::cache::{Cache, FileId, HandleId, RequestId};
+use crate::cache::{Cache, FileId, Frame, HandleId, PageId, RequestId, State};
 use crate::event::Error;
 use crate::units::PageIndex;
 
@@ -120,9 +122,22 @@ impl Cache {
             _ if writes.change.is_some() => Turn::Waits,
             Throttled::Change(_) if writes.is_filling() => Turn::Waits,
             Throttled::Change(_) => Turn::Begins,
+            Throttled::Write(write) if self.delays_flush(file, &write) => Turn::Waits,
             Throttled::Write(write) if self.may_dirty(file, &write) => Turn::Begins,
             Throttled::Write(write) => self.stuck(file, &write).map_or(Turn::Waits, Turn::Fails),
         }
+    }
+
+    /// Whether `write`, to `file`, is to a page that a flush waits for, and that another writer
+    /// copies into: writers that follow each other would keep it from the store without an end.
+    fn delays_flush(&self, file: FileId, write: &ThrottledWrite) -> bool {
+        let Some(epoch) = self.file(file).writes.flushing_epoch() else { return false };
+        (write.first..write.first + u64::from(write.count)).any(|index| {
+            let frame = self.frames.find(PageId { file, index });
+            let row = frame.map(|frame| &self.frames[frame]);
+            let awaited = row.filter(|row| row.state == State::Dirty && row.epoch <= epoch);
+            awaited.is_some_and(|row| row.fills > 0)
+        })
     }
 
     /// Whether the first in the queue of `file` waits for pages to become clean.
@@ -136,20 +151,41 @@ impl Cache {
         }
     }
 
-    /// Whether `write`, to `file`, may begin.
+    /// Whether `write`, to `file`, may begin: within the room of all pages, and within that of its
+    /// partition.
     pub(super) fn may_dirty(&self, file: FileId, write: &ThrottledWrite) -> bool {
-        let (free, count) = (self.free_to_dirty(write), write.count);
         let writes = &self.file(file).writes;
-        let own = u64::from(writes.pages) + u64::from(writes.promised);
-        let share = SHARE * u64::from(free);
-        count <= free && (own == 0 || own + u64::from(count) <= share)
+        let [all, part] = self.free_to_dirty(file, write);
+        let partition = self.place(write.handle, write.first).partition;
+        let own = [writes.pages, writes.in_partition(partition)];
+        let fits = |own: u32, free: u32| {
+            let own = u64::from(own) + u64::from(writes.promised);
+            let share = SHARE * u64::from(free);
+            write.count <= free && (own == 0 || own + u64::from(write.count) <= share)
+        };
+        fits(own[0], all) && (fits(own[1], part) || self.overwrites(file, write))
     }
 
-    /// Pages that may become dirty besides: of all partitions, and of that of `write`.
-    fn free_to_dirty(&self, write: &ThrottledWrite) -> u32 {
-        let free = self.settings.dirty_pages_max - self.dirty_pages - self.promised;
+    /// Whether each page of `write`, to `file`, is dirty, or being written or filled, already.
+    fn overwrites(&self, file: FileId, write: &ThrottledWrite) -> bool {
+        (write.first..write.first + u64::from(write.count)).all(|index| {
+            let row = self.frames.find(PageId { file, index }).map(|frame| &self.frames[frame]);
+            let counts = |row: &Frame| match row.state {
+                State::Dirty | State::Writing | State::Unsynced | State::Filling => true,
+                State::Clean => row.fills > 0,
+                State::Free | State::Claimed | State::InFlight | State::Lingering => false,
+            };
+            row.is_some_and(counts)
+        })
+    }
+
+    /// Pages that may become dirty besides: of all, and of the partition of `write`, where those
+    /// that are promised to writes of other files are not counted.
+    fn free_to_dirty(&self, file: FileId, write: &ThrottledWrite) -> [u32; 2] {
         let partition = self.partition_of(write);
-        free.min(partition.dirty_max().saturating_sub(partition.dirty))
+        let taken = partition.dirty + self.file(file).writes.promised;
+        let all = self.settings.dirty_pages_max - self.dirty_pages - self.promised;
+        [all, partition.dirty_max().saturating_sub(taken)]
     }
 
     /// The partition of the first page of `write`, which counts for all of it.
@@ -214,11 +250,19 @@ impl Cache {
         if idle(file) {
             return Some(Error::Writeback { errno: self.file(file).writes.errno });
         }
-        let own = &self.file(file).writes;
-        let alone = own.pages == 0 && own.promised == 0 && write.count > self.free_to_dirty(write);
-        let none_moves = self.promised == 0 && self.dirty_files.iter().all(|&file| idle(file));
+        let (own, [all, part]) = (&self.file(file).writes, self.free_to_dirty(file, write));
+        let partition = self.place(write.handle, write.first).partition;
+        let is_its = |file: FileId| self.file(file).writes.in_partition(partition) > 0;
+        let none_moves = |within: &dyn Fn(FileId) -> bool| {
+            self.dirty_files.iter().filter(|&&file| within(file)).all(|&file| idle(file))
+        };
+        let is_alone = own.promised == 0;
+        let all_taken = is_alone && own.pages == 0 && write.count > all;
+        let part_taken = is_alone && own.in_partition(partition) == 0 && write.count > part;
+        let is_stuck = all_taken && self.promised == 0 && none_moves(&|_| true)
+            || part_taken && none_moves(&is_its);
         let bound = self.settings.dirty_pages_max.min(self.partition_of(write).dirty_max());
-        (alone && none_moves).then_some(Error::DirtyFull { bound })
+        is_stuck.then_some(Error::DirtyFull { bound })
     }
 
     /// Forgets a write or a change that has not begun; returns whether there was one.
