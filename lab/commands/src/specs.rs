@@ -151,7 +151,7 @@ impl Size {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        if let Some(percent) = text.strip_suffix('%') {
+        if let Some(percent) = Share::percent_of(text) {
             return Share::parse(percent).filter(|share| share.ppm > 0).map(Self::Share);
         }
         let is_of_pages = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -194,7 +194,7 @@ pub(crate) fn memory(text: &str) -> Result<u64, String> {
 
 /// The hits of a cache, of all accesses.
 pub(crate) fn hits(text: &str) -> Result<Share, String> {
-    let share = match text.strip_suffix('%') {
+    let share = match Share::percent_of(text) {
         // A hundredth of what the number says.
         Some(percent) => Share::parse(percent).map(|share| Share { ppm: share.ppm / 100 }),
         None => Share::parse(text),
