@@ -168,7 +168,7 @@ impl Fills {
     ) {
         for &frame in &self.blocked {
             let row = self.rows.get_mut(&frame).expect("a blocked frame has a row");
-            if now.since(row.since) < wait_max {
+            if now.0 < row.since.0.saturating_add(wait_max.0) {
                 continue;
             }
             let before = std::mem::replace(&mut row.at_store, is_writing(frame));

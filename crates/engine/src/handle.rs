@@ -343,21 +343,25 @@ impl Handle {
             return if durable { self.flush() } else { Ok(()) };
         }
         self.require_room(end)?;
-        let mut from = offset;
+        let (mut from, mut pages_max) = (offset, u32::MAX);
         while from < end {
             self.file.require_current()?;
-            let to = end.min(from + self.write_piece(from) as u64);
+            let piece = self.write_piece(from).min(self.bytes_to(from, pages_max));
+            let to = end.min(from + piece as u64);
             let bytes = &buf[at(from - offset)..at(to - offset)];
             // A flush covers what was written before it.
             let durable = durable && to == end;
             let (carrier, handle) = (self.carrier(), self.id);
             match (Write { carrier, handle, offset: from, bytes, durable }).run() {
-                // The partition has shrunk meanwhile: smaller pieces fit.
-                Err(WriteError::Core(Error::TooLarge { .. }))
-                    if self.write_piece(from) < bytes.len() => {}
+                // The partition has shrunk meanwhile, or is another one's here: less fits.
+                Err(WriteError::Core(Error::TooLarge { pages, bound }))
+                    if 0 < bound && 1 < pages =>
+                {
+                    pages_max = bound;
+                }
                 written => {
                     written?;
-                    from = to;
+                    (from, pages_max) = (to, u32::MAX);
                 }
             }
         }

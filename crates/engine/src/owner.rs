@@ -70,7 +70,7 @@ impl Owner {
         drop(state);
         let _over = Closing(&self.shared);
         let mut state = self.shared.state.lock();
-        while state.writers > 0 {
+        while state.writers > 0 && !self.home.is_forked() {
             self.shared.writer_left.wait(&mut state);
         }
         let written = state.live.files.written_files();

@@ -115,21 +115,6 @@ fn a_flush_waits_for_a_copy_into_a_dirty_page() {
 }
 
 #[test]
-fn writers_that_follow_each_other_keep_no_page_from_a_flush() {
-    let mut world = World::new(8, "off");
-    world.dirty(1, 0, 1);
-    world.write(2, 0, 1);
-    assert_eq!(world.flush(3), "", "a writer copies into the page");
-    assert_eq!(world.write(4, 1, 1), "fill 4:1 fresh", "it is to another page");
-    assert_eq!(world.write(5, 0, 1), "", "it waits for the page to be on its way");
-    assert_eq!(world.filled(2, 0..1), "write 0..1, done 2, fill 5:0");
-    assert_eq!(world.filled(5, 0..1), "done 5");
-    assert_eq!(world.filled(4, 1..2), "done 4");
-    assert_eq!(world.written(0, 1), "sync");
-    assert_eq!(world.synced(0), "done 3");
-}
-
-#[test]
 fn a_durable_write_is_done_when_it_is_durable() {
     let mut world = World::new(8, "off");
     world.write_part(1, 0, 2, (false, false), true);

@@ -170,6 +170,11 @@ impl DriverState {
         self.shadow.retain(|page, _| stays(page));
         self.acknowledged.retain(|page, _| stays(page));
         self.kept.retain(|page, _| stays(page));
+        for operation in &mut self.operations {
+            if let Operation::Sync { covered, .. } = operation {
+                covered.retain(|page, _| stays(page));
+            }
+        }
         for asked in self.asked.values_mut() {
             match asked {
                 ClientRequest::Read { .. } => {}
@@ -282,7 +287,8 @@ impl Driver for DriverState {
     }
 
     fn sync(&mut self, file: FileId) {
-        self.operations.push(Operation::Sync { file });
+        let covered = self.store.to_sync(file);
+        self.operations.push(Operation::Sync { file, covered });
     }
 
     fn change(&mut self, request: RequestId) {

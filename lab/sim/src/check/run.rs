@@ -181,11 +181,7 @@ impl Run {
             32..47 => self.write(),
             47..51 => self.flush(),
             51..54 => self.cancel(),
-            54..84 => {
-                self.answer()?;
-                self.driver.cut_power();
-                self.told_wrong()
-            }
+            54..84 => self.answer(),
             84..94 => self.end_fill(),
             94..106 => {
                 self.let_go();

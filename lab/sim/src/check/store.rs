@@ -40,10 +40,21 @@ impl Store {
         self.written.insert(page, content);
     }
 
-    pub(super) fn sync(&mut self, file: FileId) {
-        self.changed.retain(|page| page.file != file);
+    /// What a sync of `file` that begins now covers.
+    pub(super) fn to_sync(&self, file: FileId) -> BTreeMap<PageId, Content> {
         let of_file = self.written.iter().filter(|(page, _)| page.file == file);
-        self.durable.extend(of_file.map(|(page, content)| (*page, *content)));
+        of_file.map(|(page, content)| (*page, *content)).collect()
+    }
+
+    /// A sync ended that covers no more than this.
+    pub(super) fn sync(&mut self, covered: &BTreeMap<PageId, Content>) {
+        for (&page, &content) in covered {
+            let durable = self.durable.entry(page).or_default();
+            *durable = [durable[0].max(content[0]), durable[1].max(content[1])];
+            if self.written.get(&page) == Some(&content) {
+                self.changed.remove(&page);
+            }
+        }
     }
 
     /// A failed sync: what was written since the last one may be lost.
@@ -87,7 +98,7 @@ pub(super) struct FrameView {
 pub(super) enum Operation {
     Fetch { page: PageId, frames: Vec<FrameId> },
     Write { page: PageId, frames: Vec<FrameId>, contents: Vec<Content> },
-    Sync { file: FileId },
+    Sync { file: FileId, covered: BTreeMap<PageId, Content> },
     Change { request: RequestId, changing: Changing },
 }
 

@@ -17,15 +17,13 @@
 //!   `Settings::dirty_pages_max`.
 //! - Writes of one file begin in their order; files take turns.
 //! - A write waits only while something may make room for it; else it fails at once.
-//! - A page that a flush waits for is written once the writes of it that had begun before have
-//!   copied: later ones wait.
 //! # Sources
 //! Choudhury and Hahne 1998, dynamic queue length thresholds for shared-memory switches: a queue
 //! may grow to a multiple of what is free. Theirs are packets, ours pages of files.
 
 use alloc::vec::Vec;
 
-use crate::cache::change::Change;
+use crate::cache::change::{Change, Stage};
 use crate::cache::partition::Partition;
 use crate::cache::{Cache, FileId, Frame, HandleId, PageId, RequestId, State};
 use crate::event::Error;
@@ -122,22 +120,9 @@ impl Cache {
             _ if writes.change.is_some() => Turn::Waits,
             Throttled::Change(_) if writes.is_filling() => Turn::Waits,
             Throttled::Change(_) => Turn::Begins,
-            Throttled::Write(write) if self.delays_flush(file, &write) => Turn::Waits,
             Throttled::Write(write) if self.may_dirty(file, &write) => Turn::Begins,
             Throttled::Write(write) => self.stuck(file, &write).map_or(Turn::Waits, Turn::Fails),
         }
-    }
-
-    /// Whether `write`, to `file`, is to a page that a flush waits for, and that another writer
-    /// copies into: writers that follow each other would keep it from the store without an end.
-    fn delays_flush(&self, file: FileId, write: &ThrottledWrite) -> bool {
-        let Some(epoch) = self.file(file).writes.flushing_epoch() else { return false };
-        (write.first..write.first + u64::from(write.count)).any(|index| {
-            let frame = self.frames.find(PageId { file, index });
-            let row = frame.map(|frame| &self.frames[frame]);
-            let awaited = row.filter(|row| row.state == State::Dirty && row.epoch <= epoch);
-            awaited.is_some_and(|row| row.fills > 0)
-        })
     }
 
     /// Whether the first in the queue of `file` waits for pages to become clean.
@@ -239,30 +224,35 @@ impl Cache {
     /// Why waiting makes no room for `write`, to `file`, if so: the file waits after a failure, or
     /// all those do that hold pages, or the partition has become too small.
     fn stuck(&self, file: FileId, write: &ThrottledWrite) -> Option<Error> {
-        let idle = |file: FileId| {
-            let writes = &self.file(file).writes;
-            let moving = writes.syncing || writes.writing > 0 || writes.promised > 0;
-            writes.held(self.now) && !moving
-        };
         if let Some(error) = self.too_large(write) {
             return Some(error);
         }
-        if idle(file) {
-            return Some(Error::Writeback { errno: self.file(file).writes.errno });
-        }
         let (own, [all, part]) = (&self.file(file).writes, self.free_to_dirty(file, write));
         let partition = self.place(write.handle, write.first).partition;
-        let is_its = |file: FileId| self.file(file).writes.in_partition(partition) > 0;
+        let [lacks_all, lacks_part] = [all, part].map(|free| write.count > free);
+        let is_own_fault = own.in_partition(partition) > 0 || own.pages > 0 && lacks_all;
+        if is_own_fault && own.promised == 0 && self.rests(file) {
+            return Some(Error::Writeback { errno: own.errno });
+        }
         let none_moves = |within: &dyn Fn(FileId) -> bool| {
-            self.dirty_files.iter().filter(|&&file| within(file)).all(|&file| idle(file))
+            self.dirty_files.iter().filter(|&&file| within(file)).all(|&file| self.rests(file))
         };
+        let is_its = |file: FileId| self.file(file).writes.in_partition(partition) > 0;
         let is_alone = own.promised == 0;
-        let all_taken = is_alone && own.pages == 0 && write.count > all;
-        let part_taken = is_alone && own.in_partition(partition) == 0 && write.count > part;
-        let is_stuck = all_taken && self.promised == 0 && none_moves(&|_| true)
-            || part_taken && none_moves(&is_its);
-        let bound = self.settings.dirty_pages_max.min(self.partition_of(write).dirty_max());
-        is_stuck.then_some(Error::DirtyFull { bound })
+        let all_taken = is_alone && own.pages == 0 && lacks_all;
+        let part_taken = is_alone && own.in_partition(partition) == 0 && lacks_part;
+        if part_taken && none_moves(&is_its) {
+            return Some(Error::DirtyFull { bound: self.partition_of(write).dirty_max() });
+        }
+        let is_stuck = all_taken && self.promised == 0 && none_moves(&|_| true);
+        is_stuck.then_some(Error::DirtyFull { bound: self.settings.dirty_pages_max })
+    }
+
+    /// Whether `file` waits after a failure, and nothing of it is on its way.
+    fn rests(&self, file: FileId) -> bool {
+        let writes = &self.file(file).writes;
+        let changes = writes.change.is_some_and(|change| change.stage == Stage::InStore);
+        writes.held(self.now) && !writes.syncing && writes.writing == 0 && !changes
     }
 
     /// Forgets a write or a change that has not begun; returns whether there was one.

@@ -12,8 +12,14 @@ use crate::check::driver_state::DriverState;
 use crate::check::store::{Fill, Operation};
 
 impl Run {
-    /// The store completes one of its operations, in whole or in part.
+    /// The store completes one of its operations, in whole or in part; the power may fail then.
     pub(super) fn answer(&mut self) -> Result<(), String> {
+        self.complete()?;
+        self.driver.cut_power();
+        self.told_wrong()
+    }
+
+    fn complete(&mut self) -> Result<(), String> {
         if self.driver.operations.is_empty() {
             return Ok(());
         }
@@ -66,14 +72,14 @@ impl Run {
                 self.driver.make(request, changing);
                 self.send(Event::Changed { request, errno: 0 })
             }
-            Operation::Sync { file } => {
+            Operation::Sync { file, covered } => {
                 if fails {
                     self.driver.saw("sync failed");
                     let DriverState { store, random, .. } = &mut self.driver;
                     store.lose(file, || random.below(2) == 0);
                     return self.send(Event::Synced { file, errno: 5 });
                 }
-                self.driver.store.sync(file);
+                self.driver.store.sync(&covered);
                 self.send(Event::Synced { file, errno: 0 })
             }
         }
