@@ -214,9 +214,7 @@ impl Share {
         let part = u64::from(whole) * u64::from(self.ppm) / 1_000_000;
         u32::try_from(part).unwrap_or(u32::MAX)
     }
-}
 
-impl Share {
     /// The number before the sign of `text`, if it is in hundredths: printed ones have a blank
     /// between.
     #[must_use]

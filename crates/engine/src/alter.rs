@@ -76,11 +76,12 @@ impl Alter<'_> {
             Event::Change { request, handle, first, count, keeps_first, file_pages, durable },
         );
         let answer = self.carrier.carry_on(state, me, &mut Altering { alter: self, before: None });
-        answer.map_err(|error| match error {
-            Error::Store { errno: EOPNOTSUPP, .. } => WriteError::Unsupported.into(),
-            Error::Store { errno, .. } => WriteError::Change { errno }.into(),
-            error => WriteError::of(error, file.page_bytes).into(),
-        })
+        let told = |error| match error {
+            Error::Store { errno: EOPNOTSUPP, .. } => WriteError::Unsupported,
+            Error::Store { errno, .. } => WriteError::Change { errno },
+            error => WriteError::of(error, file.page_bytes),
+        };
+        answer.map_err(|error| told(error).into())
     }
 
     /// Whether its last page has no bytes beyond it, those of writes that have begun too; under

@@ -130,7 +130,8 @@ impl Fills {
         row.serve(frame, publisher, slots);
         let unpinned = publisher.retract(frame, gone);
         if gone || unpinned {
-            self.remove(frame);
+            self.rows.remove(&frame);
+            self.blocked.remove(&frame);
         }
         Some(unpinned)
     }
@@ -230,11 +231,6 @@ impl Fills {
         } else {
             self.blocked.insert(frame);
         }
-    }
-
-    fn remove(&mut self, frame: FrameId) {
-        self.rows.remove(&frame);
-        self.blocked.remove(&frame);
     }
 }
 

@@ -29,6 +29,7 @@ use forerun_core::{
 use forerun_io::{frames::Pin, index::PinnedPage, store::Version};
 
 mod changes;
+mod ends;
 mod position;
 
 pub use changes::Zeroing;
@@ -38,7 +39,7 @@ use crate::{
     carry::Carrier,
     error::{OpenError, ReadError, WriteError},
     file::File,
-    owner::{self, Owner},
+    owner::Owner,
     read::{NEVER_READ, Read, Take},
     shared::Shared,
     state::State,
@@ -509,56 +510,6 @@ impl Handle {
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle").field("bytes", &self.file.bytes()).finish_non_exhaustive()
-    }
-}
-
-impl Handle {
-    /// Makes durable what the last handle of a file leaves unwritten; of several that close at a
-    /// time, the one that comes last.
-    fn flush_last(&self) -> Result<(), WriteError> {
-        let is_last = self.shared().state.lock().live.files.handle_closes(self.file.id);
-        if !is_last || self.file.writer.get().is_none() {
-            return Ok(());
-        }
-        let flush = || {
-            write::flush_at_end(self.shared(), || {
-                let state = self.shared().state.lock();
-                if state.closed || !state.core.unwritten_file(self.file.id) {
-                    return Ok(());
-                }
-                write::flush(self.carrier(), state, self.id)
-            })
-        };
-        // The first flush reports failures of before, also where the bytes are durable since.
-        flush().or_else(|_| flush())
-    }
-
-    fn close(&self) {
-        let (shared, file) = (self.shared(), &self.file);
-        let mut state = shared.state.lock();
-        state.send(None, Event::Close { handle: self.id });
-        state.handle_closed(self.id);
-        let unwritten = state.core.unwritten_file(file.id);
-        let (last, pages_go) = state.live.files.handle_closed(file.id, unwritten);
-        if pages_go {
-            state.drop_pages(file.id);
-        }
-        shared.settle(state);
-        if last {
-            file.close();
-            shared.state.lock().live.files.drop_unused(file.id);
-        }
-    }
-}
-
-impl Drop for Handle {
-    /// # Panics
-    /// It is the last handle of its file, and bytes that were written cannot be made durable: see
-    /// [`Handle::flush`], which says so without a panic.
-    fn drop(&mut self) {
-        let flushed = self.flush_last();
-        self.close();
-        owner::must_not_be_missed(flushed);
     }
 }
 

@@ -57,9 +57,7 @@ impl Partition {
             uses: Vec::with_capacity(USES_MAX),
         })
     }
-}
 
-impl Partition {
     /// Pages that may be dirty: the others can leave, for reads and for the writers of other files.
     pub(super) fn dirty_max(&self) -> u32 {
         self.capacity - self.capacity / CLEAN_ONE_IN

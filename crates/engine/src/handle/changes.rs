@@ -60,18 +60,12 @@ impl Handle {
     pub fn zero(&self, range: Range<u64>, how: Zeroing) -> Result<(), WriteError> {
         self.require_writable()?;
         let Range { start, end } = self.within(range);
-        let pages = loop {
-            let pages = self.whole_pages(start, end);
-            if pages.end - pages.start < u64::from(self.shared().settings.request_bytes_max) {
-                break end..end; // No more than one request: as fast to write.
-            }
-            let (offset, bytes) = (pages.start, pages.end - pages.start);
-            match self.alter(Change::Zero { offset, bytes, allocated: how.allocated }, false) {
-                Ok(()) => break pages,
-                Err(AlterError::Extended) => {}
-                Err(AlterError::Write(WriteError::Unsupported)) if !how.fast => break end..end,
-                Err(AlterError::Write(error)) => return Err(error),
-            }
+        // No more than one request is as fast to write.
+        let bytes_min = u64::from(self.shared().settings.request_bytes_max);
+        let change = |offset, bytes| Change::Zero { offset, bytes, allocated: how.allocated };
+        let pages = match self.alter_pages(start..end, bytes_min, change) {
+            Err(WriteError::Unsupported) if !how.fast => end..end,
+            pages => pages?,
         };
         self.write_zeros(start..pages.start)?;
         self.write_zeros(pages.end..end)?;
@@ -87,14 +81,28 @@ impl Handle {
     pub fn discard(&self, range: Range<u64>) -> Result<(), WriteError> {
         self.require_writable()?;
         let Range { start, end } = self.within(range);
+        match self.alter_pages(start..end, 1, |offset, bytes| Change::Discard { offset, bytes }) {
+            Ok(_) | Err(WriteError::Unsupported) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the store make `change` of the whole pages of `range`, if these are `bytes_min` bytes
+    /// and more: which it changed.
+    fn alter_pages(
+        &self,
+        range: Range<u64>,
+        bytes_min: u64,
+        change: impl Fn(u64, u64) -> Change,
+    ) -> Result<Range<u64>, WriteError> {
         loop {
-            let pages = self.whole_pages(start, end);
-            if pages.is_empty() {
-                return Ok(());
+            let pages = self.whole_pages(range.start, range.end);
+            let bytes = pages.end - pages.start;
+            if bytes < bytes_min {
+                return Ok(range.end..range.end);
             }
-            let (offset, bytes) = (pages.start, pages.end - pages.start);
-            match self.alter(Change::Discard { offset, bytes }, false) {
-                Ok(()) | Err(AlterError::Write(WriteError::Unsupported)) => return Ok(()),
+            match self.alter(change(pages.start, bytes), false) {
+                Ok(()) => return Ok(pages),
                 Err(AlterError::Extended) => {}
                 Err(AlterError::Write(error)) => return Err(error),
             }

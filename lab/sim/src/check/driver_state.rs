@@ -11,7 +11,9 @@ use forerun_core::event::{Error, Event, FetchKind, Hit, codec};
 use forerun_core::prng::Prng;
 use forerun_core::units::{FileId, FrameId, Nanos, PageId, RequestId};
 
-use super::store::{Changing, ClientRequest, Content, Fill, FrameView, Operation, Store};
+use super::store::{
+    Changing, ClientRequest, Content, Fill, FrameView, Operation, Store, is_older, keep_newest,
+};
 
 /// The state of everything but the core.
 pub(super) struct DriverState {
@@ -129,11 +131,10 @@ impl DriverState {
     fn promise(&mut self, request: RequestId, contents: &BTreeMap<PageId, Content>) {
         for (&page, &content) in contents {
             let durable = self.store.durable(page);
-            if durable[0] < content[0] || durable[1] < content[1] {
+            if is_older(durable, content) {
                 self.wrong(format!("{request:?}: {page:?} is {durable:?}, promised {content:?}"));
             }
-            let kept = self.kept.entry(page).or_default();
-            *kept = [kept[0].max(content[0]), kept[1].max(content[1])];
+            keep_newest(&mut self.kept, page, content);
         }
     }
 
@@ -149,10 +150,10 @@ impl DriverState {
             }
         }
         let stale = self.kept.iter().find_map(|(&page, &kept)| {
-            let is_old = |content: &Content| content[0] < kept[0] || content[1] < kept[1];
             let on_its_way = in_flight.get(&page).into_iter().flatten().copied();
             let all = [self.store.durable(page), self.store.read(page)].into_iter();
-            all.chain(on_its_way).find(is_old).map(|found| (page, found, kept))
+            let found = all.chain(on_its_way).find(|&content| is_older(content, kept));
+            found.map(|found| (page, found, kept))
         });
         if let Some((page, found, kept)) = stale {
             self.wrong(format!("a power cut leaves {found:?} of {page:?}, promised {kept:?}"));
@@ -327,8 +328,7 @@ impl Driver for DriverState {
             }
             Some(ClientRequest::Write(write)) => {
                 for (&page, &content) in &write.filled {
-                    let known = self.acknowledged.entry(page).or_default();
-                    *known = [known[0].max(content[0]), known[1].max(content[1])];
+                    keep_newest(&mut self.acknowledged, page, content);
                 }
                 if write.durable {
                     self.saw("durable write");
@@ -346,8 +346,7 @@ impl Driver for DriverState {
                     self.promise(request, &made);
                 }
                 for (page, content) in made {
-                    let known = self.acknowledged.entry(page).or_default();
-                    *known = [known[0].max(content[0]), known[1].max(content[1])];
+                    keep_newest(&mut self.acknowledged, page, content);
                 }
             }
         }

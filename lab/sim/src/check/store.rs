@@ -10,6 +10,17 @@ use forerun_core::units::{FileId, FrameId, PageId, RequestId};
 /// A page's two halves.
 pub(super) type Content = [u64; 2];
 
+/// Keeps the newer of each half of a page.
+pub(super) fn keep_newest(known: &mut BTreeMap<PageId, Content>, page: PageId, content: Content) {
+    let known = known.entry(page).or_default();
+    *known = [known[0].max(content[0]), known[1].max(content[1])];
+}
+
+/// Whether a half of `a` is older than that of `b`.
+pub(super) fn is_older(a: Content, b: Content) -> bool {
+    a[0] < b[0] || a[1] < b[1]
+}
+
 /// A store that keeps written contents apart from synced contents.
 #[derive(Default)]
 pub(super) struct Store {
@@ -49,8 +60,7 @@ impl Store {
     /// A sync ended that covers no more than this.
     pub(super) fn sync(&mut self, covered: &BTreeMap<PageId, Content>) {
         for (&page, &content) in covered {
-            let durable = self.durable.entry(page).or_default();
-            *durable = [durable[0].max(content[0]), durable[1].max(content[1])];
+            keep_newest(&mut self.durable, page, content);
             if self.written.get(&page) == Some(&content) {
                 self.changed.remove(&page);
             }

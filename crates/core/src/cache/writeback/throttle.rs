@@ -24,7 +24,6 @@
 use alloc::vec::Vec;
 
 use crate::cache::change::{Change, Stage};
-use crate::cache::partition::Partition;
 use crate::cache::{Cache, FileId, Frame, HandleId, PageId, RequestId, State};
 use crate::event::Error;
 use crate::units::PageIndex;
@@ -140,8 +139,8 @@ impl Cache {
     /// partition.
     pub(super) fn may_dirty(&self, file: FileId, write: &ThrottledWrite) -> bool {
         let writes = &self.file(file).writes;
-        let [all, part] = self.free_to_dirty(file, write);
-        let partition = self.place(write.handle, write.first).partition;
+        let partition = self.partition_of(write);
+        let [all, part] = self.free_to_dirty(file, partition);
         let own = [writes.pages, writes.in_partition(partition)];
         let fits = |own: u32, free: u32| {
             let own = u64::from(own) + u64::from(writes.promised);
@@ -164,23 +163,24 @@ impl Cache {
         })
     }
 
-    /// Pages that may become dirty besides: of all, and of the partition of `write`, where those
-    /// that are promised to writes of other files are not counted.
-    fn free_to_dirty(&self, file: FileId, write: &ThrottledWrite) -> [u32; 2] {
-        let partition = self.partition_of(write);
-        let taken = partition.dirty + self.file(file).writes.promised;
+    /// Pages that may become dirty besides: of all, and of `partition`, where those that are
+    /// promised to writes of other files than `file` are not counted.
+    fn free_to_dirty(&self, file: FileId, partition: u32) -> [u32; 2] {
+        let row = &self.partitions[partition as usize];
+        let taken = row.dirty + self.file(file).writes.promised;
         let all = self.settings.dirty_pages_max - self.dirty_pages - self.promised;
-        [all, partition.dirty_max().saturating_sub(taken)]
+        [all, row.dirty_max().saturating_sub(taken)]
     }
 
     /// The partition of the first page of `write`, which counts for all of it.
-    fn partition_of(&self, write: &ThrottledWrite) -> &Partition {
-        &self.partitions[self.place(write.handle, write.first).partition as usize]
+    fn partition_of(&self, write: &ThrottledWrite) -> u32 {
+        self.place(write.handle, write.first).partition
     }
 
     /// Why no room is ever enough for `write`, if so.
     fn too_large(&self, write: &ThrottledWrite) -> Option<Error> {
-        let bound = self.settings.dirty_pages_max.min(self.partition_of(write).dirty_max());
+        let of_partition = self.partitions[self.partition_of(write) as usize].dirty_max();
+        let bound = self.settings.dirty_pages_max.min(of_partition);
         (write.count > bound).then_some(Error::TooLarge { pages: write.count, bound })
     }
 
@@ -227,25 +227,28 @@ impl Cache {
         if let Some(error) = self.too_large(write) {
             return Some(error);
         }
-        let (own, [all, part]) = (&self.file(file).writes, self.free_to_dirty(file, write));
-        let partition = self.place(write.handle, write.first).partition;
-        let [lacks_all, lacks_part] = [all, part].map(|free| write.count > free);
-        let is_own_fault = own.in_partition(partition) > 0 || own.pages > 0 && lacks_all;
-        if is_own_fault && own.promised == 0 && self.rests(file) {
+        let own = &self.file(file).writes;
+        if own.promised > 0 {
+            return None;
+        }
+        let partition = self.partition_of(write);
+        let in_partition = own.in_partition(partition);
+        let free = self.free_to_dirty(file, partition);
+        let [lacks_all, lacks_part] = free.map(|free| write.count > free);
+        if (in_partition > 0 || own.pages > 0 && lacks_all) && self.rests(file) {
             return Some(Error::Writeback { errno: own.errno });
         }
         let none_moves = |within: &dyn Fn(FileId) -> bool| {
             self.dirty_files.iter().filter(|&&file| within(file)).all(|&file| self.rests(file))
         };
         let is_its = |file: FileId| self.file(file).writes.in_partition(partition) > 0;
-        let is_alone = own.promised == 0;
-        let all_taken = is_alone && own.pages == 0 && lacks_all;
-        let part_taken = is_alone && own.in_partition(partition) == 0 && lacks_part;
-        if part_taken && none_moves(&is_its) {
-            return Some(Error::DirtyFull { bound: self.partition_of(write).dirty_max() });
+        if in_partition == 0 && lacks_part && none_moves(&is_its) {
+            let bound = self.partitions[partition as usize].dirty_max();
+            return Some(Error::DirtyFull { bound });
         }
-        let is_stuck = all_taken && self.promised == 0 && none_moves(&|_| true);
-        is_stuck.then_some(Error::DirtyFull { bound: self.settings.dirty_pages_max })
+        let all_taken = own.pages == 0 && lacks_all && self.promised == 0;
+        let bound = self.settings.dirty_pages_max;
+        (all_taken && none_moves(&|_| true)).then_some(Error::DirtyFull { bound })
     }
 
     /// Whether `file` waits after a failure, and nothing of it is on its way.
