@@ -30,6 +30,7 @@ use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
 use forerun_console::interrupt;
 use forerun_core::params::{Bytes, Param as _};
+use forerun_core::{eviction, readahead};
 use forerun_engine::{BuildError, Cache, Partition, Settings, Sizing};
 use forerun_io::{files::Backend, passed};
 use forerun_nbd::server::{
@@ -73,10 +74,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = bytes)]
     cache: u64,
     /// The replacement policy, NAME[:key=value,...]
-    #[arg(long, value_name = "NAME", default_value = "2q-star")]
+    #[arg(long, value_name = "NAME", default_value = eviction::DEFAULT)]
     policy: String,
     /// The readahead policy, NAME[:key=value,...]
-    #[arg(long, value_name = "NAME", default_value = "streams")]
+    #[arg(long, value_name = "NAME", default_value = readahead::DEFAULT)]
     readahead: String,
     /// A share of the cache for the pages of some files (file=PATTERN), offsets (offset=A..B) or
     /// clients (client=user:ID or its address), with a policy of its own; may be repeated

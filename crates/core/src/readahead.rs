@@ -351,8 +351,9 @@ pub struct NamedReadahead {
 }
 
 macro_rules! readaheads {
-    ($($module:ident::$policy:ident),+ $(,)?) => {
+    ($($module:ident::$policy:ident $(as $name:ident $doc:literal)?),+ $(,)?) => {
         $(pub mod $module;)+
+        $($(#[doc = $doc] pub const $name: &str = <$module::$policy as Named>::NAME;)?)+
 
         /// Every policy's name, in the order of reports.
         pub const NAMES: &[&str] = &[$(<$module::$policy as Named>::NAME),+];
@@ -387,7 +388,7 @@ readaheads! {
     linux_6::Linux6,
     zfs::Zfs,
     amp::Amp,
-    streams::Streams,
+    streams::Streams as DEFAULT "The policy of drivers that are given none.",
 }
 
 /// Bandwidth-delay products in flight, over all streams of a parallel device: one, as much again

@@ -12,6 +12,7 @@ use std::time::Duration;
 use forerun_core::{
     cache::{self, Sizing},
     device::{estimate::DeviceProfile, remembered::DeviceRecord},
+    eviction, readahead,
     units::Nanos,
 };
 use forerun_io::files::FilesSettings;
@@ -96,8 +97,8 @@ impl Default for Settings {
         Self {
             cache_bytes: 64 << 20,
             page_bytes: 4 << 10,
-            policy: "2q-star".into(),
-            readahead: "streams".into(),
+            policy: eviction::DEFAULT.into(),
+            readahead: readahead::DEFAULT.into(),
             partitions: Vec::new(),
             rest_bytes_min: 0,
             sizing: Sizing::Manual,
