@@ -209,7 +209,11 @@ class ForerunCache(BaseCache):
             session = Session(
                 self.fetcher, self.size, options, _pool, counts, grant, self._in_flight, host
             )
-            self._in_flight.session = weakref.ref(session)
+            ref = weakref.ref(session)
+            if grant.size == 0:
+                # A signal's handler has begun one meanwhile, and so taken the memory of this one.
+                return self._session or self._begin()
+            self._in_flight.session = ref
             self._session = session
         except BaseException:
             # A signal's handler raised: the traceback has the grant.
@@ -336,7 +340,7 @@ def _count(name: str, value: int, most: int, least: int = 1) -> int:
 def _after_fork() -> None:
     """A child has no threads and may come from the middle of anything: it starts empty."""
     global _beginning, _memory, _pool
-    _beginning = threading.Lock()
+    _beginning = threading.RLock()
     _memory = Memory(_memory.total)
     _pool = Pool(_THREADS)
     _hosts.after_fork()
@@ -368,7 +372,7 @@ _NAMES = (
     "failures",
     "memory",
 )
-_beginning = threading.Lock()
+_beginning = threading.RLock()
 _memory = Memory(1 << 30)
 _pool = Pool(_THREADS)
 _caches: weakref.WeakSet[ForerunCache] = weakref.WeakSet()

@@ -76,8 +76,23 @@ def _note_local(local: ModuleType) -> None:
     _note_ignored(local.LocalFileSystem, "__init__", why)
 
 
-def _note_http(http: ModuleType) -> None:
-    _note_ignored(http.HTTPFileSystem, "open_async", "files of open_async have no cache")
+def _note_async(asyn: ModuleType) -> None:
+    """Every file system with `open_async`: HTTP's, that of S3, those to come."""
+    base = asyn.AsyncFileSystem
+
+    def note(system: Any) -> None:
+        if "open_async" in vars(system):
+            _note_ignored(system, "open_async", "files of open_async have no cache")
+        for below in system.__subclasses__():
+            note(below)
+
+    def begin(system: Any, **words: Any) -> None:
+        super(base, system).__init_subclass__(**words)
+        note(system)
+
+    for system in base.__subclasses__():
+        note(system)
+    base.__init_subclass__ = classmethod(begin)
 
 
 def _note_ignored(owner: Any, method: str, why: str) -> None:
@@ -102,6 +117,6 @@ def _note_ignored(owner: Any, method: str, why: str) -> None:
 _AFTER = {
     "fsspec.caching": _register,
     "fsspec.implementations.local": _note_local,
-    "fsspec.implementations.http": _note_http,
+    "fsspec.asyn": _note_async,
 }
 _told: set[str] = set()

@@ -21,7 +21,8 @@ class Hosts:
     """At most 256 of them; the one that was used longest ago goes, unkept."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A signal's handler may open a file in the middle of it.
+        self._lock = threading.RLock()
         self._rows: OrderedDict[str, Host] = OrderedDict()
         self._kept: dict[str, str] = {}
 

@@ -14,13 +14,14 @@ class Pool:
     """At most ``most`` daemon threads, begun as they are needed; idle ones end after a while.
 
     A signal's handler may raise between any two steps of `submit`. So nothing is counted there
-    that an exception would leave wrong: tasks count themselves, and threads while they run.
+    that an exception would leave wrong: tasks count themselves, and threads while they run. A
+    handler may also submit, so the lock may be taken again by the thread that has it.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._alive: set[threading.Thread] = set()
         self._idle = 0
 

@@ -1,4 +1,8 @@
-"""One file's ranges, the reads that wait for them, and the threads that fetch them."""
+"""One file's ranges, the reads that wait for them, and the threads that fetch them.
+
+A signal's handler runs between any two steps of the main thread and may read files itself: every
+lock may be taken again by the thread that has it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ class InFlight:
     def __init__(self, most: int) -> None:
         self.most = most
         self.session: Callable[[], Session | None] = _none
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._count = 0
 
     @property
@@ -45,9 +49,11 @@ class InFlight:
     def begin(self) -> bool:
         """Counts one, if it may begin."""
         with self._lock:
-            if self._count >= self.most:
-                return False
+            # A handler's own, between the two, finds it counted.
             self._count += 1
+            if self._count > self.most:
+                self._count -= 1
+                return False
             return True
 
     def end(self) -> None:
@@ -90,7 +96,7 @@ class Session:
         self._grant = grant
         self._connections = options[2]
         self._in_flight = in_flight or InFlight(self._connections)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._running = 0
         self._errors: dict[int, BaseException] = {}
         self.ranges = _forerun.Ranges(size, *options, _Wake(self), host)
@@ -160,9 +166,9 @@ class Session:
                 session.start()
         return True
 
-    def fetch(self, start: int, end: int) -> bytes:
-        """Exactly those bytes, from the fetcher."""
-        data = self._fetched(start, end)
+    def fetch(self, start: int, end: int, number: int | None = None) -> bytes:
+        """Exactly those bytes, from the fetcher, of the fetch `number` if it has one."""
+        data = self._fetched(start, end, number)
         if not isinstance(data, bytes):
             data = bytes(data)
         got = len(data)
@@ -176,7 +182,7 @@ class Session:
             )
         return data
 
-    def _fetched(self, start: int, end: int) -> bytes:
+    def _fetched(self, start: int, end: int, number: int | None) -> bytes:
         """What the fetcher gives, at the last attempt if the first ones fail for the moment."""
         for wait in WAITS[: self._counts.retries]:
             try:
@@ -186,6 +192,8 @@ class Session:
                     raise
                 logger.debug("bytes %d to %d are asked for again: %r", start, end, error)
             self._counts.retried += 1
+            if number is not None:
+                self.ranges.retried(number)
             time.sleep(wait)
         return self._fetcher(start, end)
 
@@ -215,7 +223,7 @@ class Session:
         """Makes a fetch: its bytes, or the error if it failed."""
         number, start, end = job
         try:
-            data = self.fetch(start, end)
+            data = self.fetch(start, end, number)
         except BaseException as error:  # noqa: BLE001 - it is told to its readers.
             woken = self.ranges.failed(number)
             # An interrupt is of this thread alone: others who wait fetch for themselves.

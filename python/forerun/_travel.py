@@ -76,7 +76,7 @@ class _LoopAfterFork:
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loop(), name)
@@ -113,4 +113,4 @@ def after_fork(fetcher: Any) -> None:
 
 _ENTERED_MAX = 256
 _entered: list[str] = []
-_entering = threading.Lock()
+_entering = threading.RLock()

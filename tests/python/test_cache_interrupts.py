@@ -6,15 +6,20 @@ Each scene runs in a process of its own, as it signals itself.
 from __future__ import annotations
 
 import gc
+import queue
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from stores import KIB, MIB, Hooked, Interrupt, Store, ahead, content, run_scene, until
 
 import forerun._cache
+import forerun._forerun
+import forerun._hosts
 from forerun import ForerunCache, memory_held
+from forerun._memory import Grant, Memory
 from forerun._pool import Pool
 from forerun._session import Session
 
@@ -276,9 +281,75 @@ def fetches_of_closed_sessions_count_as_connections() -> None:
     until(lambda: len(ended) > 2)
 
 
+class Named(Store):
+    """A store whose host has a name."""
+
+    url = "http://host/file"
+
+    def fetch(self, start: int, end: int) -> bytes:
+        return self(start, end)
+
+
+def handlers_read_files_in_the_middle_of_every_step() -> None:
+    """A handler reads the same file and another one, once wherever a lock is held."""
+    met: list[str] = []
+
+    def handler(*_: object) -> None:
+        assert right(cache, 0, 5000)
+        assert right(other, 0, 5000)
+
+    def interrupt(place: str) -> None:
+        if threading.current_thread() is threading.main_thread() and place not in met:
+            met.append(place)
+            signal.raise_signal(signal.SIGALRM)
+
+    class Tasks(queue.SimpleQueue):  # type: ignore[type-arg]
+        def qsize(self) -> int:
+            interrupt("the pool")
+            return super().qsize()
+
+    class Ranges:
+        def __init__(self, *words: Any) -> None:
+            self.own = ranges(*words)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.own, name)
+
+        def waiting(self) -> int:
+            interrupt("a session")
+            return self.own.waiting()
+
+    def granted(own: Memory, holder: ForerunCache, wanted: int) -> Grant | None:
+        got = grant(own, holder, wanted)
+        interrupt("the memory")
+        return got
+
+    def host(name: str) -> None:
+        interrupt(f"the hosts, {name}")
+
+    signal.signal(signal.SIGALRM, handler)
+    pool = forerun._cache._pool = Pool(4)
+    pool._tasks = Tasks()
+    grant, ranges = Memory.grant, forerun._forerun.Ranges
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Memory, "grant", granted)
+        patch.setattr(forerun._hosts, "is_off", lambda: False)
+        patch.setattr(forerun._hosts, "Host", host)
+        patch.setattr(forerun._forerun, "Ranges", Ranges)
+        cache, other = (ForerunCache(0, Named(SIZE).fetch, SIZE, memory=MEMORY) for _ in range(2))
+        for start in range(0, SIZE - STEP, STEP):
+            assert right(cache, start, start + STEP)
+    assert sorted(met) == ["a session", "the hosts, http://host", "the memory", "the pool"]
+    assert memory_held() <= 2 * MEMORY
+    cache.close()
+    other.close()
+    assert memory_held() == 0
+
+
 @pytest.mark.parametrize(
     "scene",
     [
+        handlers_read_files_in_the_middle_of_every_step,
         tracebacks_and_threads_hold_no_pages,
         signals_in_a_row,
         a_second_signal_as_the_first_is_handled,

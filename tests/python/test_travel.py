@@ -143,6 +143,7 @@ IGNORED = {
     "fsspec.open": ("fsspec.open(path, cache_type='forerun').open().close()", LOCAL),
     "open_async": ("asyncio.run(stream(http(), cache_type='forerun'))", ASYNC),
     "file system": ("asyncio.run(stream(http(cache_type='forerun')))", ASYNC),
+    "another": ("asyncio.run(Mine().open_async(path, cache_type='forerun'))", ASYNC),
 }
 
 
@@ -158,6 +159,10 @@ def test_where_it_is_ignored_it_says_so_once(opens: str, why: str, tmp_path: Pat
         "    file = await fs.open_async(url, size=1, **options)\n"
         "    await file.close()\n"
         "    await (await fs.set_session()).close()\n"
+        "import fsspec.asyn\n"
+        "class Mine(fsspec.asyn.AsyncFileSystem):\n"
+        "    async def open_async(self, path, mode='rb', **options):\n"
+        "        return None\n"
         "with warnings.catch_warnings(record=True) as told:\n"
         "    warnings.simplefilter('always', UserWarning)\n"
         "    for _ in range(2):\n"

@@ -73,6 +73,8 @@ struct Table<J> {
     /// Whether a thread is reaping.
     reaping: bool,
     closed: bool,
+    /// The store has panicked as it was reaped: what was submitted has ended, or will not.
+    broken: bool,
 }
 
 /// The condition on which a reaper ends, beside an empty table.
@@ -90,7 +92,8 @@ impl<J> Default for Backgrounds<J> {
 
 impl<J> Default for Table<J> {
     fn default() -> Self {
-        Self { in_flight: BTreeMap::new(), submitted: 0, reaping: false, closed: false }
+        let in_flight = BTreeMap::new();
+        Self { in_flight, submitted: 0, reaping: false, closed: false, broken: false }
     }
 }
 
@@ -153,6 +156,9 @@ impl<J: Send + 'static> Background<J> {
         }
         let start = {
             let mut table = self.table.lock();
+            if table.broken {
+                return Ok(()); // The reaper has ended the job.
+            }
             table.submitted += 1;
             !std::mem::replace(&mut table.reaping, true)
         };
@@ -205,7 +211,7 @@ impl<J: Send + 'static> Background<J> {
         let (ended, lost) = {
             let mut table = self.table.lock();
             let ended = table.ended(out);
-            table.submitted = 0;
+            (table.submitted, table.broken) = (0, true);
             (ended, std::mem::take(&mut table.in_flight))
         };
         for (job, done) in ended {
@@ -277,3 +283,6 @@ impl<J: Send + 'static> Background<J> {
         before
     }
 }
+
+#[cfg(test)]
+mod tests;

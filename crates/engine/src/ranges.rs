@@ -33,7 +33,7 @@ use crate::clock::Clock;
 use crate::error::BuildError;
 use memory::Memory;
 use store::FileOfStore;
-pub use store::Store;
+pub use store::{InFlight, Store};
 
 /// The number of a read that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -214,6 +214,18 @@ impl Ranges {
         self.planner.failed(self.clock.now(), id);
         self.ended(id, false);
         self.carry_out();
+    }
+
+    /// The fetch `id` is made again: how long it takes tells nothing of the store.
+    pub fn retried(&mut self, id: FetchId) {
+        self.ended(id, false);
+    }
+
+    /// The fetches in flight, for a cache that is dropped before they end. The store learns of no
+    /// later ones.
+    #[must_use]
+    pub fn take_in_flight(&mut self) -> InFlight {
+        InFlight(self.store.take())
     }
 
     /// Reads to be woken since the last call: they ended, or a fetch for them can be claimed.

@@ -6,7 +6,7 @@
 
 use forerun_core::prng::Prng;
 use forerun_engine::ranges::{
-    FetchId, RangeFetch, Ranges, RangesSettings, ReadEnd, ReadId, ReadStart,
+    FetchId, RangeFetch, Ranges, RangesSettings, ReadEnd, ReadId, ReadStart, Store,
 };
 
 const KIB: u64 = 1 << 10;
@@ -371,4 +371,51 @@ fn settings_that_cannot_work_are_refused() {
         assert!(error.starts_with(text) && !error.contains('\n'), "{why}: {error}");
     }
     assert!(Ranges::new(&default(), 0).is_ok(), "an empty file has nothing to read");
+}
+
+/// Reads of one page each, far apart, and what became of their fetches.
+fn lone_reads(ranges: &mut Ranges, mut ended: impl FnMut(&mut Ranges, RangeFetch)) {
+    for nth in 1..12 {
+        let start = nth * 5 * MIB;
+        let ReadStart::Waits(read) = ranges.read(start, start + 4096) else { panic!("cold") };
+        let job = ranges.claim_for(read).expect("its own");
+        ended(ranges, job);
+        assert!(ranges.take(read).is_some());
+    }
+}
+
+fn arrives(ranges: &mut Ranges, job: RangeFetch) {
+    ranges.arrived(job.id, &bytes(job.start, job.end));
+}
+
+fn of_store(store: &Store) -> Ranges {
+    let settings = RangesSettings { readahead: "off".into(), ..small() };
+    Ranges::of_store(&settings, 100 * MIB, store).unwrap()
+}
+
+#[test]
+fn a_fetch_that_is_made_again_tells_nothing_of_its_store() {
+    let store = Store::new(None);
+    lone_reads(&mut of_store(&store), |ranges, job| {
+        ranges.retried(job.id);
+        arrives(ranges, job);
+    });
+    assert_eq!(store.record(), None);
+    lone_reads(&mut of_store(&store), arrives);
+    assert!(store.record().is_some(), "those that arrive at once tell how fast it is");
+}
+
+#[test]
+fn a_fetch_that_a_closed_file_has_left_is_in_flight_until_it_ends() {
+    let store = Store::new(None);
+    let mut left = of_store(&store);
+    let ReadStart::Waits(read) = left.read(0, 4096) else { panic!("cold") };
+    let job = left.claim_for(read).expect("its own");
+    let mut in_flight = left.take_in_flight();
+    drop(left);
+    lone_reads(&mut of_store(&store), arrives);
+    assert_eq!(store.record(), None, "none of them was alone at the store");
+    in_flight.ended(job.id, true);
+    lone_reads(&mut of_store(&store), arrives);
+    assert!(store.record().is_some());
 }

@@ -15,13 +15,13 @@
 //! - `close` runs no bytecode: a signal's handler, which may raise, runs before it or after it, so
 //!   the memory is freed and every waiting thread is woken, or nothing has changed.
 //! - After `close` no method has an effect: a read returns `None`, a waiting read is to be read
-//!   again.
+//!   again. The store alone is told of fetches that end then.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forerun_engine::ranges::{
-    self, FetchId, RangeFetch, RangesSettings, RangesStats, ReadEnd, ReadId, ReadStart,
+    self, FetchId, InFlight, RangeFetch, RangesSettings, RangesStats, ReadEnd, ReadId, ReadStart,
 };
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
@@ -68,7 +68,17 @@ pub(crate) struct Ranges {
 
 enum Inner {
     Open(Box<ranges::Ranges>),
-    Closed(Box<RangesStats>),
+    Closed(Box<(RangesStats, InFlight)>),
+}
+
+impl Inner {
+    /// Frees the memory. Idempotent.
+    fn close(&mut self) {
+        if let Self::Open(open) = self {
+            let stats = last_stats(open.stats());
+            *self = Self::Closed(Box::new((stats, open.take_in_flight())));
+        }
+    }
 }
 
 /// The number of a fetch, its first byte, and the byte after its last.
@@ -130,9 +140,7 @@ impl Ranges {
     #[pyo3(signature = (error = None))]
     fn close(&self, py: Python<'_>, error: Option<&Bound<'_, PyBaseException>>) -> PyResult<()> {
         let mut inner = self.lock();
-        if let Inner::Open(open) = &*inner {
-            *inner = Inner::Closed(Box::new(last_stats(open.stats())));
-        }
+        inner.close();
         drop(inner);
         for gate in self.gates.bind(py).values() {
             release(&gate);
@@ -179,6 +187,7 @@ impl Ranges {
 
     /// The fetch `job` gave `data`.
     fn arrived(&self, py: Python<'_>, job: u64, data: &[u8]) -> PyResult<()> {
+        self.ended_late(job, true);
         let woken = self.with(|open| {
             open.arrived(FetchId(job), data);
             numbers(open.woken())
@@ -188,11 +197,18 @@ impl Ranges {
 
     /// The fetch `job` failed; the reads for which `open_gates` is to be called.
     fn failed(&self, job: u64) -> Vec<u64> {
+        self.ended_late(job, false);
         let woken = self.with(|open| {
             open.failed(FetchId(job));
             numbers(open.woken())
         });
         woken.unwrap_or_default()
+    }
+
+    /// The fetch `job` is made again.
+    fn retried(&self, job: u64) {
+        self.ended_late(job, false);
+        self.with(|open| open.retried(FetchId(job)));
     }
 
     /// Wakes the threads of `reads`: they ended, or have a fetch to claim.
@@ -230,7 +246,7 @@ impl Ranges {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = match &*self.lock() {
             Inner::Open(open) => open.stats(),
-            Inner::Closed(stats) => **stats,
+            Inner::Closed(closed) => closed.0,
         };
         let pages = |pages: u64| pages * u64::from(ranges::PAGE_BYTES);
         let dict = PyDict::new(py);
@@ -295,6 +311,13 @@ impl Ranges {
         match &mut *self.lock() {
             Inner::Open(open) => Some(act(open)),
             Inner::Closed(_) => None,
+        }
+    }
+
+    /// The fetch `job` ended; the store is told where that is after the close.
+    fn ended_late(&self, job: u64, whole: bool) {
+        if let Inner::Closed(closed) = &mut *self.lock() {
+            closed.1.ended(FetchId(job), whole);
         }
     }
 

@@ -90,6 +90,25 @@ impl FileOfStore {
     }
 }
 
+/// Fetches that are in flight as their cache ends: the store is as busy with them as before.
+pub struct InFlight(pub(super) Option<FileOfStore>);
+
+impl InFlight {
+    /// The fetch `id` ended: `whole`, or in another way.
+    pub fn ended(&mut self, id: FetchId, whole: bool) {
+        if let Some(store) = &mut self.0 {
+            store.ended(id, whole);
+        }
+    }
+}
+
+impl fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fetches = self.0.iter().flat_map(|store| store.tickets.keys());
+        f.debug_set().entries(fetches).finish()
+    }
+}
+
 impl Drop for FileOfStore {
     fn drop(&mut self) {
         for ticket in std::mem::take(&mut self.tickets).into_values() {
