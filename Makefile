@@ -2,7 +2,8 @@
 # package, Python 3.10; never root.
 
 CARGO ?= $(firstword $(shell command -v cargo 2>/dev/null) $(wildcard $(HOME)/.cargo/bin/cargo))
-FORERUN = target/release/forerun
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+FORERUN = $(TARGET)/release/forerun
 SEEDS ?= 10000
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
@@ -92,7 +93,7 @@ release: tools
 # The shim is a file of its own: the loader takes nothing else.
 install: release
 	@install -D $(FORERUN) '$(DESTDIR)$(PREFIX)/bin/forerun'
-	@install -D -m 644 target/release/libforerun_preload.so '$(DESTDIR)$(PREFIX)/lib/libforerun_preload.so'
+	@install -D -m 644 $(TARGET)/release/libforerun_preload.so '$(DESTDIR)$(PREFIX)/lib/libforerun_preload.so'
 	@$(FORERUN) man '$(SHARE)/man/man1'
 	@mkdir -p '$(SHARE)/bash-completion/completions' '$(SHARE)/zsh/site-functions' \
 	    '$(SHARE)/fish/vendor_completions.d'

@@ -12,6 +12,7 @@
 //! - No step needs root; the network is used by cargo and pip alone.
 //! - Only the steps `deny` and `python` use Python: the others leave `crates/python` out.
 
+mod install;
 mod python;
 mod results;
 
@@ -57,7 +58,8 @@ const STEPS: &[Step] = &[
     ("docs", docs),
     ("api", api),
     ("deny", deny),
-    ("build", |run| run.cargo(&["build", "--release", "--package", "forerun-cli"])),
+    // Builds the release command, which the steps after it use.
+    ("install", install::test),
     ("seeds", seeds),
     ("vectors", vectors),
     PYTHON,
@@ -212,7 +214,7 @@ impl Run {
         Ok(child.wait()?.success())
     }
 
-    /// The command under test, as `build` left it.
+    /// The command under test, as `install` left it.
     fn forerun(&self) -> PathBuf {
         self.target.join("release/forerun")
     }

