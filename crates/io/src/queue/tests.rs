@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     sync::mpsc::{Receiver, Sender, TryRecvError, channel},
-    time::Duration,
 };
 
 use super::*;
@@ -67,8 +66,7 @@ impl Rig {
 
     /// The next `count` operations to begin.
     fn begun(&self, count: usize) -> BTreeSet<u64> {
-        let wait = Duration::from_secs(20);
-        (0..count).map(|_| self.begun.recv_timeout(wait).expect("one begins")).collect()
+        (0..count).map(|_| self.begun.recv().expect("one begins")).collect()
     }
 
     fn go(&self, count: usize) {
@@ -90,7 +88,7 @@ impl Rig {
 }
 
 fn got<T>(reaper: &Receiver<T>) -> T {
-    reaper.recv_timeout(Duration::from_secs(20)).expect("the reaper comes back")
+    reaper.recv().expect("the reaper comes back")
 }
 
 #[test]
@@ -113,7 +111,7 @@ fn a_depth_that_changes_holds_from_the_next_submission_on() {
     let Gated { gate, begun, go } = gated();
     let queue = WorkerQueue::new(gate, QueueKind::Background { depth: 1 });
     let begins = |token: u64| {
-        assert_eq!(begun.recv_timeout(Duration::from_secs(20)), Ok(token));
+        assert_eq!(begun.recv(), Ok(token));
     };
     let carrying = || queue.shared.state.lock().scheduler.in_flight();
     queue.submit(Op::sync(0));

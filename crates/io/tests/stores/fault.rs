@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use forerun_io::{
-    store::{ECANCELED, Op, OpKind, QueueKind, Store, memory::Memory, pattern},
+    store::{Completion, ECANCELED, Op, OpKind, QueueKind, Store, Wait, memory::Memory, pattern},
     wrap::fault::{Fault, FaultCounts, Faults, Rule, When},
 };
 use forerun_testkit::within;
@@ -146,13 +146,30 @@ fn rules_change_for_what_is_submitted_later_and_count_anew() {
 
 #[test]
 fn a_delayed_operation_is_overtaken_and_comes_back() {
-    let delay = Some((When::Every(2), Duration::from_millis(50)));
-    let faults = Faults { reads: Rule { delay, ..Rule::default() }, ..Faults::default() };
-    let (store, _) = store(faults, 1);
-    let queue = store.queue(QueueKind::Background { depth: 2 });
-    (0..3).for_each(|token| queue.submit(op(OpKind::Read, token, 0, 64)));
-    let tokens: Vec<_> = drain(&queue).iter().map(|done| done.op.token).collect();
-    assert_eq!(tokens, [0, 2, 1]);
+    let delayed = |time| {
+        let delay = Some((When::Every(2), time));
+        let faults = Faults { reads: Rule { delay, ..Rule::default() }, ..Faults::default() };
+        let (store, _) = store(faults, 1);
+        let queue = store.queue(QueueKind::Background { depth: 2 });
+        (0..3).for_each(|token| queue.submit(op(OpKind::Read, token, 0, 64)));
+        (store, queue)
+    };
+    let tokens = |done: &[Completion]| {
+        let mut tokens: Vec<_> = done.iter().map(|done| done.op.token).collect();
+        tokens.sort_unstable();
+        tokens
+    };
+    let (_, queue) = delayed(Duration::from_secs(24 * 60 * 60));
+    let mut done = Vec::new();
+    while done.len() < 2 {
+        queue.reap(Wait::One, &mut done);
+    }
+    assert_eq!(tokens(&done), [0, 2], "the delayed one is overtaken");
+    queue.close();
+    let late = drain(&queue);
+    assert_eq!((tokens(&late), late[0].result), (vec![1], Err(ECANCELED)));
+    let (store, queue) = delayed(Duration::from_millis(1));
+    assert_eq!(tokens(&drain(&queue)), [0, 1, 2]);
     assert_eq!(store.counts().delayed, 1);
 }
 
