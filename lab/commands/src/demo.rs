@@ -27,6 +27,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use forerun_console::failure::usage;
+use forerun_console::form::Form;
 use forerun_console::target::Target;
 use forerun_console::{machine, object, output};
 use forerun_core::params::{Bytes, Param as _};
@@ -62,9 +63,8 @@ pub struct Args {
     output: PathBuf,
     #[command(flatten)]
     journal: Journal,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// A run as `--json` prints it.
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     args.journal.require_places(Some(&args.output), None)?;
     output::require_page_name(&args.output)?;
-    let tell = |text: &str| if args.json { Ok(()) } else { output::print(text) };
+    let tell = |text: &str| if args.form.is_text() { output::print(text) } else { Ok(()) };
     let gains = programs_part(args, &tell)?;
     tell(OPENING)?;
     let live = args.journal.keep(|journal| live_part(args.seconds, journal, &tell))?;
@@ -94,15 +94,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     output::file(&args.output, html.as_bytes())?;
     let place = std::path::absolute(&args.output).unwrap_or_else(|_| args.output.clone());
     let page = place.display().to_string();
-    if !args.json {
-        return output::print(&format!("\nThe page with all charts: {page}\n"));
-    }
     let timed = |time| move |run| Timed { time, row: json_row(run) };
     let runs = live.runs.iter().map(timed("real"));
     let runs: Vec<_> = runs.chain(paper.runs.iter().map(timed("virtual"))).collect();
-    output::json(&object! {
-        programs: gains, runs: runs, verified_bytes: verified, page: page,
-    })
+    let text = || format!("\nThe page with all charts: {page}\n");
+    let all = object! { programs: gains, runs: runs, verified_bytes: verified, page: &page };
+    args.form.print(&all, &["programs.rows", "runs"], text)
 }
 
 /// Programs on a volume of the demo's own, or their reads on an emulated store.

@@ -107,6 +107,16 @@ impl<T: Serialize + DeserializeOwned> Kept<T> {
         Ok(())
     }
 
+    /// The result with this key: that of an earlier run, or that of `make`, kept from now on.
+    pub(crate) fn or_make(&mut self, key: &str, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        if let Some(found) = self.take(key) {
+            return Ok(found);
+        }
+        let result = make()?;
+        self.add(key, &result)?;
+        Ok(result)
+    }
+
     /// Removes what was kept: the file is whole.
     pub(crate) fn end(self) -> Result<()> {
         let (Some(path), Some(_)) = (&self.path, &self.file) else { return Ok(()) };

@@ -11,7 +11,8 @@
 //! - Nothing is written but to a model, unless `--write` says so: what a trace writes is left out
 //!   on a path. What may be written then, `overwrite` decides.
 //! - Each row has a cache and a device of its own, as cold as possible.
-//! - An interrupted replay prints the figures so far.
+//! - An interrupted replay prints the figures so far; the same command goes on after the last row
+//!   that was whole, where rows are written into a file.
 //! # Sources
 //! Meng et al. 2009, section 5: `kernio`, a replayer of block traces that reports the mean response
 //! time, operations a second and how busy the disks are.
@@ -29,7 +30,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use forerun_console::failure::{note, usage};
 use forerun_console::form::{Form, Output};
-use forerun_console::{interrupt, object, output};
+use forerun_console::{interrupt, machine, object, output};
+use forerun_core::eviction;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
 use forerun_engine::{Partition, Settings};
@@ -45,6 +47,7 @@ use layout::Layout;
 use overwrite::Claimed;
 use row::Row;
 
+use crate::kept::Kept;
 use crate::sim::source::{Reading, Source};
 use crate::specs;
 
@@ -86,7 +89,7 @@ pub struct Args {
     #[arg(long, requires_all = ["write", "on"])]
     destroy_data: bool,
     /// Replacement policies, NAME[:key=value,...], or all: a row each
-    #[arg(long, value_name = "NAME,...", default_value = "2q-star")]
+    #[arg(long, value_name = "NAME,...", default_value = eviction::DEFAULT)]
     policy: String,
     /// A share of the cache with policies of its own; may be repeated. A rule is file=PATTERN or
     /// client=NAME, of the device's number in the trace or the path that it has there, or
@@ -156,7 +159,7 @@ struct Plan {
 }
 
 /// One row of the plan.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Case<'a> {
     policy: &'a str,
     pages: u32,
@@ -183,7 +186,7 @@ struct Replayed {
     partitions: Vec<PartitionCounts>,
 }
 
-/// A row, and what its page shows beside it.
+/// A row, and what its page shows beside it: nothing of a row that an earlier run kept.
 struct Done {
     row: Row,
     responses: Responses,
@@ -271,6 +274,26 @@ impl Plan {
         }
     }
 
+    /// All that the row of `case` depends on, as text.
+    fn key(&self, case: Case<'_>, args: &Args) -> String {
+        format!(
+            "{} {} {case:?} {:?} {:?} {:?} {:?} {:?} {} {:?} {:?} {} {} {:?}",
+            machine::commit(),
+            self.source.identity(),
+            self.reading,
+            args.partitions,
+            args.speed,
+            self.warm_up,
+            self.until,
+            self.slots,
+            args.on,
+            args.device,
+            args.real_time,
+            args.write,
+            args.request_max
+        )
+    }
+
     fn cases(&self) -> impl Iterator<Item = Case<'_>> {
         self.readaheads.iter().flat_map(move |readahead| {
             self.policies.iter().flat_map(move |policy| {
@@ -290,15 +313,28 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     output::require_apart(&others.into_iter().flatten().collect::<Vec<&Path>>())?;
     let plan = Plan::new(args)?;
     let claimed = plan.claim(args)?;
+    let mut kept = Kept::open(files.path.as_deref())?;
     interrupt::gently();
     let mut all = Vec::new();
     for case in plan.cases() {
+        let key = plan.key(case, args);
+        if let Some(row) = kept.take(&key) {
+            all.push(Done {
+                row,
+                responses: Responses::default(),
+                window_sizes: Default::default(),
+            });
+            continue;
+        }
         let replayed = match (&args.device, &args.on) {
             (Some(spec), _) if !args.real_time => modelled::run(&plan, case, spec)?,
             (device, on) => live::run(&plan, case, device.as_deref(), on.as_deref(), args)?,
         };
         let row = Row::new(&plan, case, &replayed)?;
         let Replayed { responses, window_sizes, .. } = replayed;
+        if !interrupt::asked() {
+            kept.add(&key, &row)?;
+        }
         all.push(Done { row, responses, window_sizes });
         if interrupt::asked() {
             break;
@@ -316,7 +352,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         note("the last row is of what was replayed until then");
         interrupt::leave();
     }
-    Ok(())
+    kept.end()
 }
 
 fn pages_of(size: specs::Size) -> Result<u32> {

@@ -26,6 +26,8 @@ use serde_json::Value;
 
 use rows::{ROWS, Row};
 
+use crate::kept::Kept;
+
 /// What `reproduce` takes.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  forerun reproduce --list\n  \
@@ -57,10 +59,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     files.check()?;
     page.map_or(Ok(()), output::require_place)?;
     let progress = output::progress(chosen.len() as u64, "rows");
+    let mut kept = Kept::open(args.output.as_deref())?;
     let (mut made, mut failed) = (BTreeMap::new(), Vec::new());
     let mut rows = Vec::new();
     for row in &chosen {
-        let result = made.entry(row.command).or_insert_with(|| made_by(row.command));
+        let result = made.entry(row.command).or_insert_with(|| {
+            let key = format!("{} {}", machine::commit(), row.command);
+            kept.or_make(&key, || output_of(row.command)).map_err(|error| format!("{error:#}"))
+        });
         rows.push(compared(row, result));
         failed.extend(result.as_ref().err().map(|error| (row.name.to_owned(), error.clone())));
         progress.inc(1);
@@ -72,7 +78,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let drawn = page.map_or(Ok(()), |path| output::file(path, comparison.page().as_bytes()));
     files.print(&object! { rows: &comparison.rows }, &["rows"], text).and(drawn)?;
     let failed = failed.into_iter().map(|(row, error)| (row, anyhow::anyhow!(error))).collect();
-    failure::all_done(failed, chosen.len())
+    failure::all_done(failed, chosen.len())?;
+    kept.end()
 }
 
 /// The rows whose names begin with one of `names`, in their order; all without a name.
@@ -97,12 +104,12 @@ fn list(rows: &[&Row], form: Form) -> Result<()> {
     form.print(&object! { rows: all }, &["rows"], || rows.iter().map(line).collect())
 }
 
-/// What a command printed, and how long it took; or its error.
-type Made = Result<(Value, f64), String>;
+/// What a command printed, and how long it took.
+type CommandOutput = (Value, f64);
 
-fn made_by(command: &str) -> Made {
+fn output_of(command: &str) -> Result<CommandOutput> {
     if interrupt::asked() {
-        return Err("interrupted".to_owned());
+        bail!("interrupted");
     }
     let begun = machine::now();
     let run = || -> Result<Value> {
@@ -116,12 +123,12 @@ fn made_by(command: &str) -> Made {
         }
         serde_json::from_slice(&done.stdout).context("it prints no JSON")
     };
-    let value = run().map_err(|error| format!("{error:#}"))?;
+    let value = run()?;
     Ok((value, quantity::seconds(machine::now().since(begun))))
 }
 
-fn compared(row: &Row, made: &Made) -> ComparedRow {
-    let (figures, seconds, failed) = match made {
+fn compared(row: &Row, output: &Result<CommandOutput, String>) -> ComparedRow {
+    let (figures, seconds, failed) = match output {
         Ok((value, seconds)) => ((row.figures)(value), Some(*seconds), None),
         Err(error) => (Vec::new(), None, Some(error.clone())),
     };

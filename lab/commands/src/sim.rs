@@ -499,7 +499,7 @@ impl Args {
 }
 
 const DEFAULT_POLICY: &str = "lru";
-const DEFAULT_READAHEAD: &str = "streams";
+const DEFAULT_READAHEAD: &str = forerun_core::readahead::DEFAULT;
 /// The memory of the machine of Wu, Xi, Xu 2010.
 const DEFAULT_SIZE: &str = "2G";
 const DEFAULT_SHARE: &str = "10%";

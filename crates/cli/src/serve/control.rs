@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use forerun_console::form::Form;
+use forerun_console::form::Output;
 use forerun_console::output;
 use forerun_nbd::server::ask;
 use forerun_report::quantity;
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     #[arg(value_name = "SOCKET")]
     socket: PathBuf,
     #[command(flatten)]
-    form: Form,
+    output: Output,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -69,6 +69,7 @@ pub(super) fn place(socket: &Path) -> PathBuf {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<()> {
+    args.output.check()?;
     let request = match args.command.as_ref().unwrap_or(&Command::Partitions) {
         Command::Partitions => "partitions".to_owned(),
         Command::Resize { name, size } => format!("resize {name} {size}"),
@@ -93,7 +94,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     });
     let (all, shown): (Vec<_>, Vec<_>) = (all.collect(), shown.collect());
     let all = json!({ "partitions": all, "moves": shown });
-    args.form.print(&all, &["/partitions"], || {
+    args.output.print(&all, &["partitions"], || {
         let cells = |&[name, bytes, _, used, policy, rule]: &[&str; 6]| {
             let [bytes, used] = [bytes, used].map(|text| quantity::bytes(number(text)));
             [name, &bytes, &used, policy, rule].map(str::to_owned).to_vec()

@@ -103,6 +103,9 @@ fn every_command_with_a_table_prints_its_rows() {
         ("trace info a.txt --format keys",                            "table",       "reuse.uses"),
         ("bench streams --device ssd --streams 1 --each 64K",         "readahead",   "streams"),
         ("doctor", "what", "blocked calls"),
+        ("sim --list-devices",                                        "name",        "hdd"),
+        ("sim --list-policies",                                       "name",        "lru"),
+        ("reproduce --list fig11-off",                                "row",         "fig11-off"),
     ];
     for (line, name, value) in rows {
         let csv = done(&folder, &format!("{line} --csv"));
@@ -113,6 +116,9 @@ fn every_command_with_a_table_prints_its_rows() {
     done(&folder, "trace info a.txt --format keys -o info.csv");
     done(&folder, "warm a.txt -o warm.json");
     done(&folder, "doctor -o doctor.txt");
+    done(&folder, "sim --list-formats -o formats.ndjson");
+    let formats = fs::read_to_string(folder.join("formats.ndjson")).expect("written");
+    assert!(formats.lines().map(json).any(|row| row["name"] == "lis"), "{formats}");
     assert_eq!(json(&fs::read_to_string(folder.join("warm.json")).expect("written"))["files"], 1);
     let mut learned = forerun(&folder, "learned list --csv");
     let output = learned.env("XDG_STATE_HOME", folder.join("s")).output().expect("it runs");
@@ -307,4 +313,29 @@ fn a_record_of_a_run_that_was_cut_is_whole_in_the_end() {
     };
     let (cut, whole) = (runs("r.json"), runs("w.json"));
     assert_eq!((cut.len(), &cut[0]), (2, &whole[0]));
+}
+
+#[test]
+fn every_command_of_many_rows_goes_on_where_it_stopped() {
+    let folder = folder("goes-on");
+    #[rustfmt::skip]
+    let rows = [ // command, how a row of it fails, how it does not
+        ("replay workload:streams,n=1,each=64K --device ssd --depth 1 -o r.csv", "--cache 1M,1",
+            "--cache 1M,2M"),
+        ("replay workload:streams,n=2,each=64K --device ssd --depth 1 -o r.csv", "--cache 1M,1",
+            "--cache 1M"),
+    ];
+    let partial = folder.join("r.csv.partial");
+    for (line, fails, works) in rows {
+        let (status, _, err) = run(&folder, &format!("{line} {fails}"));
+        assert!(status != 0 && partial.exists(), "{line} {fails}: {status} {err}");
+        let text = fs::read_to_string(&partial).expect("kept");
+        let changed = text.replacen("\"device_requests\":", "\"device_requests\":77", 1);
+        fs::write(&partial, changed).expect("writable");
+        let (status, _, err) = run(&folder, &format!("{line} {works}"));
+        assert!(status == 0 && err.contains("1 results are there already"), "{line}: {err}");
+        let csv = fs::read_to_string(folder.join("r.csv")).expect("written");
+        assert!(column(&csv, "device_requests")[0].starts_with("77"), "{csv}");
+        assert!(!partial.exists(), "{line}");
+    }
 }

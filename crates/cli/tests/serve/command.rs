@@ -182,6 +182,11 @@ fn partitions_have_the_pages_that_their_rules_take() {
         serde_json::from_str(&ctl("--json move logs boot 512K").1).unwrap();
     let sizes: Vec<u64> = json["partitions"].as_array().unwrap().iter().map(size_of).collect();
     assert_eq!(sizes, [(8 << 20) - (5 << 19), 3 << 19, 1 << 20], "{json}");
+    let file = server.scratch.join("ctl.json");
+    let csv = ctl(&format!("--csv -o {} partitions", file.display())).1;
+    assert!(csv.lines().count() == 4 && csv.contains("logs"), "a heading and three: {csv}");
+    let written: serde_json::Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    assert_eq!(written["partitions"].as_array().map(Vec::len), Some(3), "{written}");
     let (status, table, err) = ctl("policy boot lru");
     assert!(status == Some(0) && !table.contains("2q "), "{table}{err}");
     #[rustfmt::skip]

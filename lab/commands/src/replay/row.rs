@@ -11,13 +11,13 @@ use forerun_core::units::Nanos;
 use forerun_report::quantity;
 use forerun_sim::driver::PartitionCounts;
 use forerun_sim::replay;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Case, Plan, Replayed};
 use crate::specs::PAGE_BYTES;
 
 /// One row.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(super) struct Row {
     trace: String,
     pub(super) policy: String,
@@ -46,12 +46,12 @@ pub(super) struct Row {
     /// How late requests were made, in real time.
     late_p99_us: Option<f64>,
     /// Where the cache has several.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     partitions: Vec<Part>,
 }
 
 /// One partition at the end.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Part {
     name: String,
     rule: String,

@@ -4,7 +4,8 @@
 //! a line.
 
 use anyhow::{Result, anyhow};
-use forerun_console::output;
+use forerun_console::form::Output;
+use forerun_console::object;
 use forerun_core::{device, eviction, planner::pace, readahead};
 use forerun_sim::oracle::belady;
 use forerun_sim::prefetch::Prefetch;
@@ -27,9 +28,17 @@ pub(super) fn print(args: &Args) -> Result<()> {
     } else {
         rows(device::NAMES.iter().copied().zip(device::SUMMARIES.iter().copied()))
     };
+    let named = rows.iter().map(|(name, what)| object! { name: *name, what: what.trim_end() });
+    let all = object! { names: named.collect::<Vec<_>>() };
+    let files = Output { path: args.output.clone(), form: args.form };
+    files.check()?;
+    files.print(&all, &["names"], || text(&rows))
+}
+
+fn text(rows: &Rows) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, what): &(&str, String)| format!("{name:width$}  {}\n", what.trim_end());
-    output::print(&rows.iter().map(line).collect::<String>())
+    rows.iter().map(line).collect()
 }
 
 fn rows(names: impl Iterator<Item = (&'static str, &'static str)>) -> Rows {

@@ -12,15 +12,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use forerun_console::form::Output;
-use forerun_console::{failure, output};
+use forerun_console::{failure, machine, output};
 use forerun_core::params::Param as _;
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{bytes, seconds};
 use forerun_sim::walks::{
     AccessTrace, Ahead, WalkRun, WalkSettings, WalkSetup, precision_and_recall, run,
 };
-use serde::Serialize;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
+use super::source::Source;
+use crate::kept::Kept;
 use crate::{parallel, specs};
 
 /// What `sim walks` takes.
@@ -44,7 +47,7 @@ pub(super) struct Args {
 }
 
 /// The device, and what is seen of a program on it.
-#[derive(clap::Args)]
+#[derive(Debug, clap::Args)]
 pub(super) struct Virtually {
     /// The device, NAME[:key=value,...]
     #[arg(long, value_name = "MODEL", default_value = "cloud")]
@@ -64,14 +67,14 @@ pub(super) struct Virtually {
     tracing: Nanos,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Observer {
     All,
     Poll,
 }
 
 /// The results of a trace.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Row {
     trace: String,
     program: String,
@@ -98,24 +101,42 @@ fn poll(text: &str) -> Result<Nanos, String> {
     time.ok_or_else(|| format!("{}, from 1ns to 1s", Nanos::FORM))
 }
 
-/// Runs each trace, or writes the one that was recorded.
+/// Runs each trace.
 pub(super) fn run_all(args: &Args) -> Result<()> {
     args.output.check()?;
     let setup = args.virtually.setup()?;
-    let (mut traces, mut failed) = (Vec::new(), Vec::new());
-    for path in &args.traces {
-        match read(path, args) {
-            Ok(trace) => traces.push((name(path), trace)),
+    let kept = Mutex::new(Kept::open(args.output.path.as_deref())?);
+    let results = parallel::map(&args.traces, |path| kept_or_run(path, args, &setup, &kept));
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for (path, result) in args.traces.iter().zip(results) {
+        match result {
+            Ok(row) => rows.push(row),
             Err(error) => failed.push((path.display().to_string(), error)),
         }
     }
-    if traces.is_empty() {
-        return failure::all_done(failed, args.traces.len());
+    if !rows.is_empty() {
+        let json = serde_json::json!({ "device": args.virtually.device, "runs": rows });
+        args.output.print(&json, &["runs"], || table(&rows))?;
     }
-    let rows = parallel::map(&traces, |(name, trace)| row(name, trace, &setup));
-    let json = serde_json::json!({ "device": args.virtually.device, "runs": rows });
-    args.output.print(&json, &["runs"], || table(&rows))?;
-    failure::all_done(failed, args.traces.len())
+    failure::all_done(failed, args.traces.len())?;
+    kept.into_inner().end()
+}
+
+/// The row of a trace: that of an earlier run which was cut, or a new one.
+fn kept_or_run(
+    path: &Path,
+    args: &Args,
+    setup: &WalkSetup,
+    kept: &Mutex<Kept<Row>>,
+) -> Result<Row> {
+    let identity = Source::File(path.into()).identity();
+    let key = format!("{} {identity} {:?} {:?}", machine::commit(), args.tree, args.virtually);
+    if let Some(found) = kept.lock().take(&key) {
+        return Ok(found);
+    }
+    let row = row(&name(path), &read(path, args)?, setup);
+    kept.lock().add(&key, &row)?;
+    Ok(row)
 }
 
 impl Virtually {
