@@ -87,6 +87,18 @@ def reads_again(fds):
             for fd in fds: os.read(fd, 65536)
 ";
 
+/// A file of which each other page is cached, and a copy that is as long.
+const HALF_CACHED: &str = "
+half, bytes = path + '-half', 256 << 20
+copy = os.open(path + '-copy', os.O_RDWR | os.O_CREAT)
+fd = os.open(half, os.O_RDWR | os.O_CREAT)
+for number in copy, fd: os.truncate(number, bytes)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+for at in range(0, bytes, 8192): os.pread(fd, 4096, at)
+began, seconds = time.monotonic(), seconds + time.process_time()
+goes_on.turns = 0
+";
+
 #[test]
 fn records_of_any_descriptors_cost_no_more() {
     let program = "
@@ -103,6 +115,42 @@ while goes_on():
     struct.pack_into('<Q', ring, 64, head)
 ";
     check("records_of_any_descriptors_cost_no_more", "preload", SHARE_MAX, program);
+}
+
+#[test]
+fn calls_that_have_moved_what_is_not_cached_cost_no_more() {
+    // As the shim tells them, in its ring, and as a thread is met that waits for a pipe.
+    let told = "
+sources = [os.open(half, os.O_RDONLY) for _ in range(1000)]
+ring = mmap.mmap(int(os.environ['FORERUN_RING']), 128 + 64 * 16384)
+pid, stat, head = os.getpid(), os.stat(half), 1 << 20
+while goes_on():
+    # Once in a while, so that none is lost for want of time.
+    if goes_on.turns % 1000 == 0:
+        for fd in sources[goes_on.turns // 50 % 1000:][:20]:
+            for kind, length in (2, 4096), (5, bytes):
+                struct.pack_into('<8Q', ring, 128 + 64 * (head % 16384), 2 * head + 2,
+                                 kind | fd << 32, pid | copy << 32, stat.st_dev, stat.st_ino, 0,
+                                 length, 0)
+                head += 1
+        struct.pack_into('<Q', ring, 64, head)
+    goes_on.turns += 1
+";
+    let met = "
+import threading
+_, full = os.pipe()
+for _ in range(60):
+    fd = os.open(half, os.O_RDONLY)
+    threading.Thread(target=os.sendfile, args=[full, fd, 0, bytes], daemon=True).start()
+while time.process_time() < seconds / 4: pass
+os.dup2(copy, full)
+while goes_on(): pass
+os._exit(0)
+";
+    for (observe, program) in [("preload", told), ("proc", met)] {
+        let test = "calls_that_have_moved_what_is_not_cached_cost_no_more";
+        check(test, observe, SHARE_MAX, &format!("{HALF_CACHED}{program}"));
+    }
 }
 
 #[test]

@@ -13,7 +13,8 @@
 //!   process's descriptor, and must be the one that the record names. Other records are dropped.
 //! - At most [`DESCRIPTORS_MAX`] descriptors; they and their cursors go with the process.
 //! - A poll ends soon after its allowance: records and reads that are left then are lost, and
-//!   counted. That a descriptor was closed is never lost so.
+//!   counted; calls that move bytes go on with the next poll, each in its turn. That a descriptor
+//!   was closed is never lost so.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,6 +36,8 @@ use super::shim::{Kind, Record, Ring};
 pub(crate) struct CallObserver {
     ring: Ring,
     descriptors: BTreeMap<(i32, i32), Descriptor>,
+    /// The descriptor whose call of bytes that move the next poll goes on with.
+    moves_from: (i32, i32),
     /// Records of the last poll; kept for their memory.
     records: Vec<Record>,
     /// Reads for which there was no time.
@@ -74,7 +77,8 @@ struct Unreported {
 
 impl CallObserver {
     pub(crate) fn new(ring: Ring) -> Self {
-        Self { ring, descriptors: BTreeMap::new(), records: Vec::new(), dropped: 0 }
+        let (descriptors, moves_from) = (BTreeMap::new(), (0, 0));
+        Self { ring, descriptors, moves_from, records: Vec::new(), dropped: 0 }
     }
 
     /// Records that were lost.
@@ -105,12 +109,11 @@ impl CallObserver {
         records.clear();
         self.records = records;
         assert!(self.descriptors.len() <= DESCRIPTORS_MAX, "more descriptors than are allowed");
+        moved |= self.go_on(now, tree, allowance, sink);
         let dropped = &mut self.dropped;
         self.descriptors.retain(|&(pid, _), descriptor| {
-            let process = tree.folder(pid);
-            let stays = process.is_some();
+            let stays = tree.has(pid);
             descriptor.outlast_known();
-            moved |= process.is_some_and(|it| descriptor.go_on(it, now, allowance, sink));
             if !stays || descriptor.has_news() {
                 sink.process(pid, tree.processor(pid));
                 *dropped += descriptor.report(now, allowance, sink);
@@ -121,6 +124,32 @@ impl CallObserver {
             stays
         });
         moved
+    }
+
+    /// Takes in how far the calls are that move bytes, of one descriptor after the other as far as
+    /// `allowance` goes; the next poll goes on from there. Whether any has gone on.
+    fn go_on(
+        &mut self,
+        now: Nanos,
+        tree: &ProcessTree,
+        allowance: Allowance,
+        sink: &mut dyn AccessSink,
+    ) -> bool {
+        let (from, descriptors) = (self.moves_from, &self.descriptors);
+        let in_turn = descriptors.range(from..).chain(descriptors.range(..from));
+        let lasting = in_turn.filter(|(_, it)| matches!(it.moving, Some((_, false))));
+        let lasting: Vec<_> = lasting.map(|(&key, _)| key).collect();
+        let mut has_gone_on = false;
+        for key in lasting {
+            if allowance.is_over() {
+                self.moves_from = key;
+                break;
+            }
+            let descriptor = self.descriptors.get_mut(&key).expect("none was removed");
+            let process = tree.folder(key.0);
+            has_gone_on |= process.is_some_and(|it| descriptor.go_on(it, now, allowance, sink));
+        }
+        has_gone_on
     }
 
     /// Closes what processes have left that are followed no more; their last reads are reported.
@@ -378,6 +407,12 @@ const DESCRIPTORS_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::process::{Command, Stdio};
+
+    use forerun_testkit::Scratch;
+    use rustix::process::{Pid, getpid};
+
     use super::super::access::recording::RecordingSink;
     use super::super::cursors::COUNT_MAX;
     use super::*;
@@ -462,5 +497,32 @@ mod tests {
         assert_eq!(reported, (1..=100).map(place).collect::<Vec<_>>());
         let once = sink.reads.iter().filter(|(cursor, ..)| *cursor == 0).count();
         assert_eq!((once, sink.cursors), (100 - COUNT_MAX, 16));
+    }
+
+    #[test]
+    fn calls_that_move_bytes_go_on_each_in_its_turn_as_far_as_the_allowance_goes() {
+        const BYTES: u64 = 1 << 20;
+        let scratch = Scratch::new("moves");
+        let copy = File::create(scratch.join("copy")).unwrap();
+        copy.set_len(BYTES).unwrap();
+        // Its output has grown as far as a move of all bytes has it grow.
+        let mut program = Command::new("cat");
+        let mut program = program.stdin(Stdio::piped()).stdout(copy).spawn().unwrap();
+        let pid = i32::try_from(program.id()).unwrap();
+        let mut tree = ProcessTree::new(Pid::from_raw(pid).unwrap(), Some(getpid()));
+        let mut calls = CallObserver::new(Ring::create().unwrap().0);
+        for fd in 10..13 {
+            let moving = Some((Move::new(0, BYTES, 1, 0).unwrap(), false));
+            calls.descriptors.insert((pid, fd), Descriptor { moving, ..descriptor() });
+        }
+        let mut sink = RecordingSink::default();
+        assert!(!calls.poll(Nanos(0), &mut tree, Allowance::of(Nanos(0)), &mut sink));
+        assert_eq!((sink.reads.len(), calls.moves_from), (0, (pid, 10)), "there was no time");
+        calls.moves_from = (pid, 12);
+        assert!(calls.poll(Nanos(0), &mut tree, Allowance::endless(), &mut sink));
+        let read: Vec<_> = sink.reads.iter().map(|(_, range, _)| range.clone()).collect();
+        assert_eq!(read, [(); 3].map(|()| 0..BYTES), "of all, also of those before");
+        drop(program.stdin.take());
+        assert!(program.wait().unwrap().success());
     }
 }

@@ -10,7 +10,8 @@
 //! What shows is the destination: the kernel appends to it piece by piece.
 //!
 //! # Invariants
-//! - Progress never goes back, nor beyond what the call was asked for.
+//! - Progress never goes back, nor beyond what the call was asked for, and is taken in by at most
+//!   [`LOOKED_AT_MAX`] at a time: what is cached of it is counted page by page.
 //! - A destination that does not grow (a pipe, one that was allocated before, a server that copies
 //!   by itself) tells nothing; what is told has to be cached, which the observers check.
 //! # Sources
@@ -67,7 +68,7 @@ impl Move {
         self.at
     }
 
-    /// How far it is by now, by the size of its destination.
+    /// How far it is by now, by the size of its destination, as far as one poll takes that in.
     pub(crate) fn reached(&self, process: BorrowedFd<'_>) -> u64 {
         let (number, offset) = self.to;
         // What is known of it here: a file system that would have to be asked may not answer.
@@ -82,7 +83,8 @@ impl Move {
 
     fn reached_by(&self, to_bytes: u64, to_offset: u64) -> u64 {
         let moved = to_bytes.saturating_sub(to_offset);
-        self.from.start.saturating_add(moved).clamp(self.at, self.from.end)
+        let most = self.at.saturating_add(LOOKED_AT_MAX).min(self.from.end);
+        self.from.start.saturating_add(moved).clamp(self.at, most)
     }
 
     /// It is said to be at `to`, with the reader of `cursor`: so it is if what it has moved on the
@@ -114,6 +116,9 @@ impl Move {
 
 /// The kernel moves whole pages in one call, of 64 KiB at most, and so many or little more.
 const MOVE_BYTES_MAX: u64 = i32::MAX as u64 & !0xffff;
+/// What a poll takes in of one call. A copy within memory that is faster than this in a poll
+/// interval is known to be where it is some polls later.
+const LOOKED_AT_MAX: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -146,6 +151,19 @@ mod tests {
             assert_eq!(it.reached_by(size, to_offset), expected, "{why}");
         }
         assert_eq!(Move::new(100, 0, 5, 0), None, "a call of no bytes");
+    }
+
+    #[test]
+    fn a_poll_takes_in_a_part_of_a_long_move() {
+        let mut it = Move::new(100, u64::MAX, 5, 0).expect("it has bytes");
+        let mut polls = 0;
+        while it.at() < it.from.end {
+            let to = it.reached_by(u64::MAX, 0);
+            assert!((1..=LOOKED_AT_MAX).contains(&(to - it.at())), "{to}");
+            advance(&mut it, to);
+            polls += 1;
+        }
+        assert_eq!(polls, MOVE_BYTES_MAX.div_ceil(LOOKED_AT_MAX), "all of it in the end");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use forerun_core::units::Nanos;
-use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
 use rustix::io::Errno;
 
 use super::access::{AccessSink, CursorId, is_cached, is_written};
@@ -36,6 +36,9 @@ use super::poll::Allowance;
 use super::procfs::{self, text};
 use crate::kernel::Stat;
 use crate::open::{Found, Name, Refusal, open, reads_page_cache, writes};
+use others::Others;
+
+mod others;
 
 /// The open files of a process.
 #[derive(Debug, Default)]
@@ -45,12 +48,16 @@ pub(crate) struct OpenFiles {
     left: BTreeMap<i32, Inode>,
     /// Those that it has seen up to the last list, and that may be about to be closed.
     closing: Vec<(i32, Inode)>,
+    /// Descriptors that are no files.
+    others: Others,
     /// The descriptor that discovery goes on with.
     discovered: i32,
     /// What the process had used of a processor when that list began.
     listed: Option<Nanos>,
     /// Positions moved that are not reported yet.
     is_cut: bool,
+    /// The descriptor whose call with an offset of its own the next poll goes on with.
+    asides_from: i32,
     io: Option<File>,
     counter: Counter,
     copies: Copies,
@@ -115,13 +122,17 @@ impl OpenFiles {
         let from = std::mem::take(&mut self.discovered);
         if from == 0 {
             self.listed = processor;
+            self.others.begin();
         }
         let mut looked_at = 0;
         for _ in 0..DESCRIPTORS_MAX {
             if self.open.len() >= FILES_MAX {
                 break;
             }
-            let Some(entry) = entries.read() else { break };
+            let Some(entry) = entries.read() else {
+                self.others.end();
+                break;
+            };
             let entry = entry?;
             let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
             let Some(number) = number.filter(|number| *number >= from) else { continue };
@@ -130,14 +141,16 @@ impl OpenFiles {
                 self.discovered = number;
                 return Ok(true);
             }
-            if self.open.contains_key(&number) {
+            if !self.others.is_due(number) || self.open.contains_key(&number) {
                 continue;
             }
             // What is known of it here: a file system that would have to be asked may not answer.
             let how = AtFlags::STATX_DONT_SYNC;
             if let Ok(stat) = statx(entries.fd()?, entry.file_name(), how, StatxFlags::BASIC_STATS)
             {
-                self.add(process, number, &Stat::from(stat));
+                let stat = Stat::from(stat);
+                self.others.set(number, stat.kind() != FileType::RegularFile);
+                self.add(process, number, &stat);
             }
         }
         assert!(self.open.len() <= FILES_MAX, "more files than are allowed");
@@ -223,7 +236,6 @@ impl OpenFiles {
         let before = self.count(process);
         let mut moved = Vec::new();
         self.is_cut = false;
-        let mut has_gone_on = false;
         let mut shown = Vec::new();
         let (copies, read) = (&mut self.copies, self.counter.read());
         self.open.retain(|&number, file| {
@@ -238,7 +250,6 @@ impl OpenFiles {
                     }
                     let at = file.at(process, descriptor.position);
                     moved.extend(file.has_moved_to(at).then(|| Moved::of(file, number, at)));
-                    has_gone_on |= file.go_on(process, number, now, sink);
                 }
                 None => {
                     file.close(now, sink);
@@ -247,6 +258,7 @@ impl OpenFiles {
             }
             descriptor.is_some()
         });
+        let has_gone_on = self.go_on(process, now, allowance, sink);
         if moved.is_empty() {
             self.keep_copies(&shown);
             return has_gone_on;
@@ -288,6 +300,33 @@ impl OpenFiles {
         self.counter.end(counted, self.is_cut);
         self.keep_copies(&shown);
         true
+    }
+
+    /// Reports how far the calls are that have an offset of their own, of one file after the other
+    /// as far as `allowance` goes; the next poll goes on from there. Whether any has gone on.
+    fn go_on(
+        &mut self,
+        process: BorrowedFd<'_>,
+        now: Nanos,
+        allowance: Allowance,
+        sink: &mut dyn AccessSink,
+    ) -> bool {
+        let (from, open) = (self.asides_from, &self.open);
+        let in_turn = open.range(from..).chain(open.range(..from));
+        let lasts = |(number, file): &(&i32, &OpenFile)| {
+            file.aside.is_some() && !self.copies.is_copy(**number)
+        };
+        let lasting: Vec<i32> = in_turn.filter(lasts).map(|(&number, _)| number).collect();
+        let mut has_gone_on = false;
+        for number in lasting {
+            if allowance.is_over() {
+                self.asides_from = number;
+                break;
+            }
+            let file = self.open.get_mut(&number).expect("none was removed");
+            has_gone_on |= file.go_on(process, number, now, sink);
+        }
+        has_gone_on
     }
 
     /// A thread was met in a call that moves bytes of the descriptor `number`.

@@ -242,3 +242,31 @@ fn a_descriptor_that_another_observer_leaves_is_followed_from_where_it_is() {
     discover(&mut files);
     assert_eq!(files.open[&number].position, 256 << 10);
 }
+
+#[test]
+fn calls_with_offsets_of_their_own_go_on_each_in_its_turn_as_far_as_the_allowance_goes() {
+    const BYTES: u64 = 1 << 20;
+    let scratch = Scratch::new("asides");
+    let path = scratch.join("data");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let copy = File::create(scratch.join("copy")).unwrap();
+    copy.set_len(BYTES).unwrap();
+    let process = File::open("/proc/self").unwrap();
+    let opened = [(); 3].map(|()| File::open(&path).unwrap());
+    let mut files = OpenFiles::new(i32::try_from(std::process::id()).unwrap());
+    let mut sink = sink_of(&opened[0]);
+    discover_alone(&mut files, process.as_fd(), &opened[0]);
+    for file in &opened {
+        let call = Move::new(0, BYTES, copy.as_raw_fd(), 0).unwrap();
+        files.moving(file.as_raw_fd(), MetMove { call, by_position: false });
+    }
+    let first = opened.iter().map(AsRawFd::as_raw_fd).min().unwrap();
+    let mut poll = |files: &mut OpenFiles, allowance| {
+        files.poll(process.as_fd(), Nanos(0), allowance, &mut sink);
+        bytes_read(&sink)
+    };
+    assert_eq!(poll(&mut files, Allowance::of(Nanos(0))), 0, "there was no time");
+    assert_eq!(files.asides_from, first);
+    files.asides_from = first + 1;
+    assert_eq!(poll(&mut files, Allowance::endless()), 3 * BYTES, "of all, also of those before");
+}
