@@ -5,6 +5,9 @@
 //!                                                  forerun ---> the program, which counts
 //!   a leader of the session, which ends: the kernel hangs up on the group
 //! ```
+//! So it is where the program makes a group of its own: alone it leads the one in the foreground,
+//! which a leader does not leave.
+//!
 //! # Invariants
 //! - A signal of real time that forerun forwards comes after all that it forwards before: what the
 //!   program has counted by then is all that there is.
@@ -17,12 +20,14 @@ use std::process::Command;
 use forerun_testkit::{Scratch, installed};
 
 /// Starts the words as the group in the foreground of a new terminal, with a program that writes
-/// the name of each signal that it gets to the file. Prints what was written for each.
+/// the name of each signal that it gets to the file, in a group of its own where it `leaves`.
+/// Prints what was written for each.
 const TERMINAL: &str = r#"
 import fcntl, os, pty, signal, struct, sys, termios, time
-log, words = sys.argv[1], sys.argv[2:]
+log, stays, words = sys.argv[1], sys.argv[2], sys.argv[3:]
 counter = """
 import os, signal, sys
+if sys.argv[2] == 'leaves': os.setpgrp()
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 counted = {getattr(signal, "SIG" + name) for name in "HUP INT QUIT WINCH RTMIN".split()}
 signal.pthread_sigmask(signal.SIG_BLOCK, counted)
@@ -38,7 +43,7 @@ if leader == 0:
         os.setpgid(0, 0)
         os.tcsetpgrp(0, os.getpgrp())
         signal.signal(signal.SIGTTOU, signal.SIG_DFL)
-        words += [sys.executable, "-c", counter, log]
+        words += [sys.executable, "-c", counter, log, stays]
         os.execvp(words[0], words)
     os.close(told[1])
     os.read(told[0], 1)
@@ -81,14 +86,16 @@ fn signals_of_a_terminal_reach_the_program_once() {
         &[env!("CARGO_BIN_EXE_forerun"), "run", "--"],
         &[env!("CARGO_BIN_EXE_forerun"), "explain", "-o", "page.html", "--"],
     ];
-    for (at, way) in ways.into_iter().enumerate() {
+    let rows = ways.into_iter().flat_map(|way| ["stays", "leaves"].map(|stays| (way, stays)));
+    for (at, (way, stays)) in rows.enumerate() {
         let log = scratch.join(format!("log-{at}"));
         let mut command = Command::new("python3");
-        command.args(["-c", TERMINAL]).arg(&log).args(way).current_dir(&scratch);
+        command.args(["-c", TERMINAL]).arg(&log).arg(stays).args(way).current_dir(&scratch);
         let output = command.output().expect("it starts");
         let (counts, errors) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let log = fs::read_to_string(&log).unwrap_or_default();
-        assert_eq!(counts, "INT 1\nQUIT 1\nWINCH 1\nHUP 1\n", "{way:?}: {log}\n{errors}");
+        let once = "INT 1\nQUIT 1\nWINCH 1\nHUP 1\n";
+        assert_eq!(counts, once, "{way:?}, {stays}: {log}\n{errors}");
     }
 }

@@ -28,6 +28,7 @@ def see():
 def up():
     while not os.path.exists('up') or os.path.getsize('up') == 0: time.sleep(.001)
 def go(): open('go', 'w').write('go')
+def state(pid): return open(f'/proc/{pid}/stat').read().rpartition(') ')[2][0]
 def late(*_):
     print('nothing more', flush=True)
     killpg(child, SIGKILL)
@@ -61,6 +62,7 @@ kill(child, SIGCONT); see()", "echo > up; exec sleep 60", "stopped 21 ended 143 
 killpg(child, SIGCONT); see()",
         "exec perl -e 'open F, q(>up); print F 1; close F;
             select undef, undef, undef, .01 until -s q(go); exit 3'", "stopped 20 ended 3 "),
+    ("TSTP and CONT",      AT_ONCE, ANSWERS, "ended 3 "),
     ("TSTP, ignored",      "up(); kill(child, SIGTSTP); kill(child, SIGUSR1); see()",
         "trap '' TSTP; echo > up; exec sleep 60", "ended 138 "),
     ("SEGV",               "up(); kill(child, SIGSEGV); see()", "echo > up; exec sleep 60",
@@ -75,6 +77,85 @@ killpg(child, SIGCONT); see()",
         "ended 133 "),
     ("SYS",                "up(); kill(child, SIGSYS); see()", "echo > up; exec sleep 60",
         "ended 159 "),
+];
+
+/// Begins the starters that are a terminal and its shell, with their child in the foreground: `key`
+/// types, and `foreground` has a child that was stopped go on.
+const TYPES: &str = "
+import fcntl, os, sys, termios
+from os import killpg
+from signal import *
+out, (keys, terminal) = os.dup(1), os.openpty()
+if os.fork() > 0: os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+def say(*words): os.write(out, ' '.join(map(str, words + ('',))).encode())
+def see():
+    _, status = os.waitpid(child, os.WUNTRACED)
+    if os.WIFSTOPPED(status): say('stopped', os.WSTOPSIG(status))
+    elif os.WIFSIGNALED(status): say('ended', 128 + os.WTERMSIG(status))
+    else: say('ended', os.WEXITSTATUS(status))
+def up():
+    while not os.path.exists('up') or os.path.getsize('up') == 0: os.sched_yield()
+def key(letter): os.write(keys, bytes([ord(letter) - 64]))
+def foreground():
+    os.tcsetpgrp(0, os.getpgrp())
+    os.tcsetpgrp(0, child)
+    killpg(child, SIGCONT)
+def late(*_):
+    say('nothing more')
+    killpg(child, SIGKILL)
+    os._exit(98)
+os.setsid()
+fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+for number in range(3): os.dup2(terminal, number)
+signal(SIGTTOU, SIG_IGN)
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpgrp())
+    signal(SIGTTOU, SIG_DFL)
+    try: os.execvp(sys.argv[1], sys.argv[1:])
+    finally: os._exit(99)
+signal(SIGALRM, late)
+alarm(60)
+";
+
+/// Stops its child, and has it go on as soon as that is stopped: it does so each time.
+const AT_ONCE: &str = "
+up()
+program, ask, answer = int(open('up').read()), open('ask', 'wb', 0), open('answer', 'rb', 0)
+for _ in range(50):
+    kill(child, SIGTSTP)
+    while state(program) != 'T': pass
+    kill(child, SIGCONT)
+    ask.write(b'x')
+    answer.read(1)
+ask.close()
+see()
+";
+
+/// Answers each byte, and ends at the end of what is asked.
+const ANSWERS: &str = "mkfifo ask answer; echo $$ > up; exec perl -e '
+open A, q(<), q(ask); open B, q(>), q(answer); unlink q(ask), q(answer);
+syswrite B, $x while sysread A, $x, 1; exit 3'";
+
+/// Programs of a terminal, and what its shell sees.
+#[rustfmt::skip]
+const TYPED: &[(&str, &str, &str, &str)] = &[ // what, the starter's rest, the program, it sees
+    ("Ctrl-C",              "up(); key('C'); see()", "echo > up; exec sleep 60", "ended 130 "),
+    ("Ctrl-Z, fg, Ctrl-C",  "up(); key('Z'); see(); foreground(); key('C'); see()",
+        "echo > up; exec sleep 60", "stopped 20 ended 130 "),
+    ("a group: Ctrl-C",     "up(); key('C'); see()",
+        "exec perl -e 'setpgrp; open F, q(>up); print F 1; close F; sleep 60'", "ended 130 "),
+    ("a group: Ctrl-Z, fg", "up(); key('Z'); see(); foreground(); key('C'); see()",
+        "exec perl -e 'setpgrp; open F, q(>up); print F 1; close F; sleep 60'",
+        "stopped 20 ended 130 "),
+    ("a group: its child",  "up(); key('C'); see()",
+        "exec perl -e 'setpgrp; $SIG{INT} = q(IGNORE); if (fork) { wait; exit $? & 127 }
+            $SIG{INT} = q(DEFAULT); exec q(sh), q(-c), q(echo > up; exec sleep 60)'", "ended 2 "),
+    ("timeout: Ctrl-C",     "up(); key('C'); see()",
+        "exec timeout 50 sh -c 'echo > up; exec sleep 60'", "ended 130 "),
+    ("timeout: Ctrl-Z, fg", "up(); key('Z'); see(); foreground(); key('\\\\'); see()",
+        "ulimit -c 0; exec timeout 50 sh -c 'echo > up; exec sleep 60'", "stopped 20 ended 131 "),
 ];
 
 /// Programs that begin in a state that a starter has made, with which it becomes the program.
@@ -116,12 +197,27 @@ fn a_starter_sees_of_its_child_what_it_sees_of_the_program() {
     if !installed(test, "perl") || !installed(test, "python3") {
         return;
     }
-    let rows = FOLLOWED.iter().map(|(name, rest, program, sees)| {
-        let starter = ["python3", "-ISc", &format!("{FOLLOWS}{rest}")].map(str::to_owned);
+    compare(starters(FOLLOWS, FOLLOWED));
+}
+
+#[test]
+fn a_terminal_does_with_its_job_what_it_does_with_the_program() {
+    let test = "a_terminal_does_with_its_job_what_it_does_with_the_program";
+    if installed(test, "perl") && installed(test, "python3") {
+        compare(starters(TYPES, TYPED));
+    }
+}
+
+/// Rows whose starters begin with `begins`.
+fn starters<'a>(
+    begins: &'a str,
+    rows: &'a [(&str, &str, &str, &str)],
+) -> impl Iterator<Item = Row<'a>> {
+    rows.iter().map(move |(name, rest, program, sees)| {
+        let starter = ["python3", "-ISc", &format!("{begins}{rest}")].map(str::to_owned);
         let program = ["sh", "-c", program].map(str::to_owned).to_vec();
         (*name, starter.to_vec(), program, Some(*sees))
-    });
-    compare(rows);
+    })
 }
 
 #[test]

@@ -5,52 +5,76 @@
 //!   caller --9: a file--> this process --9--> the program
 //!                           |   closed by a process that shares this one's descriptors
 //!                           `-- kept where it has a POSIX lock of the caller's
+//!          --8: a pipe-->   closed at once, as is what else waits for nothing
+//!          --7: a device->  closed by another such process
 //! ```
 //! A lock by `flock(2)`, a program that is written before it is run, a file system that is to be
 //! unmounted: each is free once the program alone has the file, and has closed it.
 //!
 //! # Invariants
-//! - A file system may block a close, so this process closes no file itself.
+//! - A file system may block a close, and so may a device, a terminal that sends what was written,
+//!   and a socket that lingers: this process closes none of them itself, and one that blocks keeps
+//!   no file from being closed.
 //! - A file stays open where closing it would give up a lock: a POSIX lock is of the process that
 //!   took it, which became this one.
 //! # Sources
-//! `close(2)`, `clone(2)` (`CLONE_FILES`); Linux `fs/open.c` (`filp_close`), `fs/locks.c`
-//! (`show_fd_locks`: the locks of the table of descriptors).
-
+//! `close(2)`, `clone(2)` (`CLONE_FILES`), `socket(7)` (`SO_LINGER`); Linux `block/bdev.c`
+//! (`bdev_release`: the last close writes), `drivers/tty/tty_port.c` (`tty_port_close_start`),
+//! `fs/open.c` (`filp_close`), `fs/locks.c` (`show_fd_locks`: the locks of the table of
+//! descriptors).
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use forerun_core::units::Nanos;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{FileType, fcntl_getfl};
+use rustix::fs::{FileType, fcntl_getfl, major};
 use rustix::io::{FdFlags, fcntl_getfd};
+use rustix::net::sockopt::socket_linger;
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
 use super::{LEFT_AFTER, is_readable};
+use crate::clock::Clock;
 use crate::kernel::stat;
 use crate::open::writes;
 
-/// A process that closes files of this one.
+/// Processes that close what may block.
 #[derive(Debug)]
-pub(crate) struct Closer {
+pub(crate) struct Closers {
+    all: Vec<Closer>,
+    /// How long their ends are waited for.
+    left_after: Nanos,
+}
+
+/// A process that closes descriptors of this one.
+#[derive(Debug)]
+struct Closer {
     pid: Pid,
     end: Option<OwnedFd>,
-    /// How long its end is waited for.
-    left_after: Nanos,
     has_ended: bool,
 }
 
+/// What may become of a close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Close {
+    /// It waits for nothing.
+    AtOnce,
+    /// A device, a terminal or a peer may block it.
+    Device,
+    /// A file system may.
+    File,
+}
+
 impl Closer {
-    /// Starts to close `files`, descriptors of this process that nothing in it owns.
-    fn start(files: &[RawFd]) -> io::Result<Self> {
+    /// Starts to close `numbers`, descriptors of this process that nothing in it owns.
+    fn start(numbers: &[RawFd]) -> io::Result<Self> {
         let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
         // SAFETY: as `fork`, but for the descriptors, which both processes share. The child runs
         // this program's code on with a copy of its memory, and no other thread holds a lock that
         // it takes, as of `Aside::start`.
         match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
             0 => {
-                release(files.iter().copied().filter(|&number| !has_lock(number)));
+                release(numbers.iter().copied().filter(|&number| !has_lock(number)));
                 // SAFETY: ends the process, and nothing else.
                 unsafe { libc::_exit(0) }
             }
@@ -58,30 +82,41 @@ impl Closer {
                 let pid = i32::try_from(pid).ok().filter(|&pid| pid > 0).and_then(Pid::from_raw);
                 let pid = pid.ok_or_else(io::Error::last_os_error)?;
                 let end = pidfd_open(pid, PidfdFlags::empty()).ok();
-                Ok(Self { pid, end, left_after: LEFT_AFTER, has_ended: false })
+                Ok(Self { pid, end, has_ended: false })
             }
         }
     }
 
-    /// From now on its end is waited for no longer than `time`.
-    pub(crate) fn leaves_after(&mut self, time: Nanos) {
-        self.left_after = time;
-    }
-
     /// Whether it has ended.
-    pub(crate) fn has_ended(&mut self) -> bool {
+    fn has_ended(&mut self) -> bool {
         self.has_ended |= !matches!(waitpid(Some(self.pid), WaitOptions::NOHANG), Ok(None));
         self.has_ended
     }
 }
 
-impl Drop for Closer {
-    /// Waits for its end; one that a file system blocks is left.
+impl Closers {
+    /// Forgets those that have ended.
+    pub(crate) fn reap(&mut self) {
+        self.all.retain_mut(|closer| !closer.has_ended());
+    }
+
+    /// From now on their ends are waited for no longer than `time`, all together.
+    pub(crate) fn leave_after(&mut self, time: Nanos) {
+        self.left_after = time;
+    }
+}
+
+impl Drop for Closers {
+    /// Waits for their ends; one that a file system or a device blocks is left.
     fn drop(&mut self) {
-        if !self.has_ended()
-            && self.end.as_ref().is_some_and(|end| is_readable(end.as_fd(), self.left_after))
-        {
-            self.has_ended();
+        let clock = Clock::start();
+        for closer in &mut self.all {
+            let left = self.left_after.since(clock.now());
+            if !closer.has_ended()
+                && closer.end.as_ref().is_some_and(|end| is_readable(end.as_fd(), left))
+            {
+                closer.has_ended();
+            }
         }
     }
 }
@@ -89,21 +124,22 @@ impl Drop for Closer {
 /// Closes all that this process inherited and hands on; what leads to a file is closed last, as a
 /// file system may block that.
 pub(crate) fn detach() {
-    let (others, files) = inherited();
-    release(others.into_iter().chain(files));
+    let Inherited { at_once, devices, files } = Inherited::find();
+    release(at_once.into_iter().chain(devices).chain(files));
 }
 
 /// Closes all that this process inherited and hands on but what is in `kept`: it is the program's
-/// alone then, and the reader of a pipe sees the end when the program closes it. Files are closed
-/// by another process, which is returned; where there can be none they stay open.
-pub(crate) fn release_all_but(kept: &[RawFd]) -> Option<Closer> {
-    let (others, mut files) = inherited();
-    release(others.into_iter().filter(|number| !kept.contains(number)));
-    files.retain(|number| !kept.contains(number));
-    if files.is_empty() {
-        return None;
+/// alone then, and the reader of a pipe sees the end when the program closes it. What may block is
+/// closed by other processes, which are returned; where there can be none it stays open.
+pub(crate) fn release_all_but(kept: &[RawFd]) -> Closers {
+    let Inherited { mut at_once, mut devices, mut files } = Inherited::find();
+    for list in [&mut at_once, &mut devices, &mut files] {
+        list.retain(|number| !kept.contains(number));
     }
-    Closer::start(&files).ok()
+    release(at_once.into_iter());
+    let lists = [devices, files].into_iter().filter(|list| !list.is_empty());
+    let all = lists.filter_map(|list| Closer::start(&list).ok()).collect();
+    Closers { all, left_after: LEFT_AFTER }
 }
 
 /// Closes `numbers`; input, output and errors lead nowhere from now on.
@@ -128,32 +164,64 @@ pub(crate) fn placeholder() -> Option<OwnedFd> {
     null.ok().or_else(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok())
 }
 
-/// The descriptors that a program inherits from this process: those that lead to no file, and those
-/// that do. All that this process opens for itself is closed by `exec`.
-fn inherited() -> (Vec<RawFd>, Vec<RawFd>) {
-    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return (vec![0, 1, 2], Vec::new()) };
-    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let numbers: Vec<RawFd> = numbers.collect();
-    let is_handed_on = |&number: &RawFd| {
-        // SAFETY: the descriptor is used for this call alone, which fails where it is closed.
-        let fd = unsafe { BorrowedFd::borrow_raw(number) };
-        number <= 2 || fcntl_getfd(fd).is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC))
-    };
-    let is_file = |&number: &RawFd| {
-        // SAFETY: as above.
-        let fd = unsafe { BorrowedFd::borrow_raw(number) };
-        let kind = stat(fd).map(|stat| stat.kind());
-        kind.is_ok_and(|kind| matches!(kind, FileType::RegularFile | FileType::Directory))
-    };
-    numbers.into_iter().filter(is_handed_on).partition(|number| !is_file(number))
+/// The descriptors that a program inherits from this process, by what may become of their close.
+/// All that this process opens for itself is closed by `exec`.
+#[derive(Default)]
+struct Inherited {
+    at_once: Vec<RawFd>,
+    devices: Vec<RawFd>,
+    files: Vec<RawFd>,
 }
+
+impl Inherited {
+    fn find() -> Self {
+        let Ok(entries) = fs::read_dir("/proc/self/fd") else {
+            // They may be anything.
+            return Self { devices: vec![0, 1, 2], ..Self::default() };
+        };
+        let numbers = entries.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
+        let numbers: Vec<RawFd> = numbers.collect();
+        let mut all = Self::default();
+        for number in numbers {
+            // SAFETY: the descriptor is used for these calls alone, which fail where it is closed.
+            let fd = unsafe { BorrowedFd::borrow_raw(number) };
+            if number > 2 && !fcntl_getfd(fd).is_ok_and(|it| !it.contains(FdFlags::CLOEXEC)) {
+                continue;
+            }
+            match close_of(fd) {
+                Close::AtOnce => all.at_once.push(number),
+                Close::Device => all.devices.push(number),
+                Close::File => all.files.push(number),
+            }
+        }
+        all
+    }
+}
+
+/// What may become of the close of `fd`.
+fn close_of(fd: BorrowedFd<'_>) -> Close {
+    // A descriptor that is not open waits for nothing.
+    let Ok(stat) = stat(fd) else { return Close::AtOnce };
+    match stat.kind() {
+        FileType::RegularFile | FileType::Directory | FileType::Symlink => Close::File,
+        // What has no kind is an object of the kernel's: an eventfd, a process.
+        FileType::Fifo | FileType::Unknown => Close::AtOnce,
+        FileType::CharacterDevice if major(stat.st_rdev) == MEMORY_MAJOR => Close::AtOnce,
+        FileType::Socket if socket_linger(fd).is_ok_and(|time| time.is_none()) => Close::AtOnce,
+        FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice => Close::Device,
+    }
+}
+
+/// `/dev/null` and its like: Linux `include/uapi/linux/major.h`.
+const MEMORY_MAJOR: u32 = 1;
 
 /// A descriptor beyond the standard ones through which a program that inherits it can write a file:
 /// no call on a path shows that.
 #[must_use]
 pub fn inherited_for_writing() -> Option<RawFd> {
-    let (others, files) = inherited();
-    files.into_iter().chain(others).filter(|number| *number > 2).find(|&number| {
+    let Inherited { at_once, devices, files } = Inherited::find();
+    let mut all = files.into_iter().chain(devices).chain(at_once).filter(|number| *number > 2);
+    all.find(|&number| {
         // SAFETY: the descriptor is used for these calls alone, which fail where it is closed.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
         let kind = stat(fd).map(|stat| stat.kind());
@@ -170,4 +238,43 @@ fn has_lock(number: RawFd) -> bool {
         let mut locks = info.lines().filter(|line| line.starts_with("lock:"));
         locks.any(|line| line.split_ascii_whitespace().any(|word| word == "POSIX"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    use rustix::net::sockopt::set_socket_linger;
+
+    use super::*;
+
+    #[test]
+    fn what_waits_for_nothing_is_closed_at_once_and_the_rest_is_not() {
+        let own = |file: File| OwnedFd::from(file);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let lingers = connect();
+        set_socket_linger(&lingers, Some(Duration::from_secs(60))).unwrap();
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let exe = std::env::current_exe().unwrap();
+        let folder = exe.parent().unwrap();
+        #[rustfmt::skip]
+        let rows = [ // what, its close
+            ("a pipe",                 OwnedFd::from(reader),                  Close::AtOnce),
+            ("a socket",               connect().into(),                       Close::AtOnce),
+            ("a socket of this host",  UnixStream::pair().unwrap().0.into(),   Close::AtOnce),
+            ("a socket that lingers",  lingers.into(),                         Close::Device),
+            ("/dev/null",              own(File::open("/dev/null").unwrap()),  Close::AtOnce),
+            ("a terminal",             own(File::open("/dev/ptmx").unwrap()),  Close::Device),
+            ("an event",               eventfd(0, EventfdFlags::CLOEXEC).unwrap(), Close::AtOnce),
+            ("a file",                 own(File::open(&exe).unwrap()),         Close::File),
+            ("a folder",               own(File::open(folder).unwrap()),       Close::File),
+        ];
+        for (what, fd, expected) in rows {
+            assert_eq!(close_of(fd.as_fd()), expected, "{what}");
+        }
+    }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Stat {
     pub(crate) st_ino: u64,
     pub(crate) st_mode: u32,
     pub(crate) st_size: u64,
+    /// Of a device.
+    pub(crate) st_rdev: u64,
     /// Seconds and nanoseconds.
     pub(crate) st_mtime: (i64, u32),
     /// See `st_mtime`.
@@ -40,6 +42,7 @@ impl From<Statx> for Stat {
             st_ino: stat.stx_ino,
             st_mode: u32::from(stat.stx_mode),
             st_size: stat.stx_size,
+            st_rdev: makedev(stat.stx_rdev_major, stat.stx_rdev_minor),
             st_mtime: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
             st_ctime: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
         }

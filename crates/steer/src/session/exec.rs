@@ -70,6 +70,11 @@ impl Exec {
         Ok(Self { words, inherited: *inherited, output, pending })
     }
 
+    /// More signals are pending for the program.
+    pub(super) fn add_pending(&mut self, signals: Vec<Forwarded>) {
+        self.pending.extend(signals);
+    }
+
     /// This process becomes the program. Why it did not.
     pub(super) fn replace(&self) -> Refused {
         let words = self.pointers();

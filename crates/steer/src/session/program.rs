@@ -26,8 +26,8 @@ use rustix::process::{
 
 use super::exec::{Exec, Refused, Started};
 use super::inherited::{self, Inherited};
-use super::signals::{Forwarded, Signals};
-use crate::aside::descriptors::{self, Closer};
+use super::signals::{BATCH, Forwarded, Signals};
+use crate::aside::descriptors::{self, Closers};
 use crate::observe::shim::RingWriter;
 
 /// Why the program did not start.
@@ -90,8 +90,8 @@ pub(crate) struct Program {
     pid: Pid,
     /// `None` where the system has no such descriptors.
     pidfd: Option<OwnedFd>,
-    /// Closes the files that were handed on.
-    closer: Option<Closer>,
+    /// Close what was handed on and may block.
+    closers: Closers,
 }
 
 impl Program {
@@ -104,11 +104,14 @@ impl Program {
     fn of(mut start: Start<'_>, signals: &mut Signals) -> io::Result<Self> {
         let (keeps_output, keeps_errors) = (start.output.is_some(), start.keeps_errors);
         let writer = start.writer.take();
-        let exec = start.exec(signals.take_before())?;
+        let mut exec = start.exec(signals.take_before())?;
         let began = exec.start().map_err(|source| Refused { source, before_exec: true });
-        let pid = match began.and_then(|started| become_one(started, signals)) {
+        let mut met = Vec::new();
+        let pid = match began.and_then(|started| become_one(started, signals, &mut met)) {
             Ok(pid) => pid,
             Err(why) if why.is_for_want_of_room() || why.before_exec => {
+                // They have met a process that is gone, and are for the program.
+                exec.add_pending(met);
                 return Err(exec.replace().source);
             }
             Err(why) => return Err(why.source),
@@ -117,11 +120,11 @@ impl Program {
         drop((exec, writer));
         let kept = [(1, keeps_output), (2, keeps_errors)];
         let kept = kept.into_iter().filter_map(|(number, is_kept)| is_kept.then_some(number));
-        let closer = descriptors::release_all_but(&kept.collect::<Vec<_>>());
+        let closers = descriptors::release_all_but(&kept.collect::<Vec<_>>());
         // What the program leaves can be unmounted; what that fails at is kept until the end.
         let _ = env::set_current_dir("/");
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
-        Ok(Self { pid, pidfd, closer })
+        Ok(Self { pid, pidfd, closers })
     }
 
     /// Its process number.
@@ -136,7 +139,7 @@ impl Program {
 
     /// Its exit status as a shell reports it, if it has ended.
     pub(crate) fn ended(&mut self) -> io::Result<Option<u8>> {
-        self.closer.take_if(Closer::has_ended);
+        self.closers.reap();
         let ended = waitpid(Some(self.pid), WaitOptions::NOHANG)?;
         Ok(ended.map(|(_, status)| {
             let signal = status.terminating_signal().map(|signal| 128 + signal);
@@ -145,11 +148,9 @@ impl Program {
         }))
     }
 
-    /// It has ended, and the files that were handed on are waited for no longer than `time`.
+    /// It has ended, and what was handed on is waited for no longer than `time`.
     pub(crate) fn leaves_files_after(&mut self, time: Nanos) {
-        if let Some(closer) = &mut self.closer {
-            closer.leaves_after(time);
-        }
+        self.closers.leave_after(time);
     }
 }
 
@@ -186,11 +187,21 @@ impl Start<'_> {
     }
 }
 
-/// Waits until `started` is the program, or why it is not. Signals that come are forwarded to it.
-fn become_one(started: Started, signals: &mut Signals) -> Result<Pid, Refused> {
-    for signal in signals.take_early(started.pid) {
-        signal.send(started.pid);
-    }
+/// Waits until `started` is the program, or why it is not. Signals that come are forwarded to it;
+/// these, and those that it got besides, are in `met`.
+fn become_one(
+    started: Started,
+    signals: &mut Signals,
+    met: &mut Vec<Forwarded>,
+) -> Result<Pid, Refused> {
+    let forward = |batch: Vec<Forwarded>, met: &mut Vec<Forwarded>| {
+        batch.iter().for_each(|signal| signal.send(started.pid));
+        met.extend(batch);
+    };
+    // It may be the program already, and have left the group.
+    signals.program = Some(started.pid);
+    let early = signals.take_early(started.pid, met);
+    forward(early, met);
     loop {
         let mut awaited =
             [PollFd::new(&started.answer, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
@@ -199,9 +210,10 @@ fn become_one(started: Started, signals: &mut Signals) -> Result<Pid, Refused> {
         let is_refused =
             rustix::event::poll(&mut awaited, None).is_err_and(|errno| errno != Errno::INTR);
         let is_answered = is_refused || !awaited[0].revents().is_empty();
-        for signal in signals.take() {
-            signal.send(started.pid);
-        }
+        let batch = signals.take_noting(met);
+        forward(batch, met);
+        // In a storm these are enough.
+        met.truncate(BATCH);
         if is_answered {
             return started.becomes();
         }
@@ -213,5 +225,33 @@ impl Refused {
     fn is_for_want_of_room(&self) -> bool {
         let errno = self.source.raw_os_error().map(Errno::from_raw_os_error);
         matches!(errno, Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE))
+    }
+}
+
+#[cfg(test)]
+#[expect(unsafe_code, reason = "a signal for one thread has no safe wrapper")]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn signals_that_a_process_has_met_which_is_no_program_are_for_what_is_tried_next() {
+        let mut child = Command::new("cat");
+        let child = child.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
+        let mut signals = Signals::block().unwrap();
+        let (answer, mut told) = UnixStream::pair().unwrap();
+        let [a, b, c, d] = Errno::PERM.raw_os_error().to_ne_bytes();
+        told.write_all(&[1, a, b, c, d]).unwrap();
+        drop(told);
+        // SAFETY: calls on numbers.
+        unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };
+        let mut met = Vec::new();
+        let refused = become_one(Started { pid, answer }, &mut signals, &mut met);
+        assert!(refused.is_err_and(|why| why.before_exec));
+        assert_eq!(met, [Forwarded::plain(libc::SIGUSR1)]);
     }
 }

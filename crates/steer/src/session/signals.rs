@@ -7,6 +7,9 @@
 //!   HUP of a terminal             forwarded by the leader of the session, which alone gets it, and
 //!                                 dropped by others: the kernel sent it to all of the group
 //!   stops of a terminal           dropped likewise: this process stops as the program does
+//!   these, but TTIN and TTOU,     forwarded to the program's group: alone it would lead the group
+//!   for the leader of a group     that the terminal sent them to, which a leader does not leave
+//!   that the program has left
 //!   CONT of the observing process dropped: the program goes on already
 //!   what the kernel sent before   forwarded: there was no program yet that got it as well
 //!   the program was forked
@@ -23,7 +26,8 @@
 //! - The signals are blocked from before the program's start to its end, so none is lost and none
 //!   ends this process while the program runs on. After its end, one that comes while results are
 //!   written ends this process only where that takes longer than it should.
-//! - What the kernel sends to a process group reaches the program once. Of what a process sends
+//! - What the kernel sends to a process group reaches the program once, and where that has made a
+//!   group of its own, all of it. Of what a process sends
 //!   nothing tells whether the group got it or this process alone, so it is always forwarded: a
 //!   signal twice is noticed, one that is lost has a program run on for ever.
 //! - Stops and CONT undo each other, and those of real time are a queue: each is forwarded, in
@@ -41,15 +45,15 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::time::Duration;
 use std::{process, thread};
 
-use rustix::process::{Pid, getpid, getsid};
+use rustix::process::{Pid, getpgid, getpgrp, getpid, getsid};
 
 /// The blocked signals, as messages.
 pub(crate) struct Signals {
     messages: File,
     /// The process that has this one go on, and that the program does not hear of.
     pub(crate) waker: Option<Pid>,
-    /// The next CONT is known.
-    is_continued: bool,
+    /// The program, once its process is there.
+    pub(crate) program: Option<Pid>,
 }
 
 /// A signal to forward.
@@ -58,6 +62,8 @@ pub(crate) struct Forwarded {
     number: libc::c_int,
     /// What `sigqueue(3)` sent with it.
     value: Option<u64>,
+    /// Whether it is for the group that the program leads.
+    to_group: bool,
 }
 
 impl Signals {
@@ -79,12 +85,7 @@ impl Signals {
         }
         // SAFETY: the descriptor is new, and this is its only owner.
         let messages = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { messages: messages.into(), waker: None, is_continued: false })
-    }
-
-    /// This process was stopped and goes on: the CONT that is to come needs no forwarding.
-    pub(crate) fn continued(&mut self) {
-        self.is_continued = true;
+        Ok(Self { messages: messages.into(), waker: None, program: None })
     }
 
     /// The signals to forward, of those that came up to [`BATCH`].
@@ -99,14 +100,24 @@ impl Signals {
     }
 
     /// The same, as `child` was just forked: what the kernel sent before met this process alone,
-    /// and is forwarded, unless `child` has it pending as well.
-    pub(crate) fn take_early(&mut self, child: Pid) -> Vec<Forwarded> {
+    /// and is forwarded, unless `child` has it pending as well: it is in `both` then.
+    pub(crate) fn take_early(&mut self, child: Pid, both: &mut Vec<Forwarded>) -> Vec<Forwarded> {
         let mut pending = None;
         self.take_and(|info| {
             let number = came_before(info)?;
             assert!((1..=64).contains(&number), "the kernel numbers signals from 1 on");
             let pending = *pending.get_or_insert_with(|| pending_of(child));
-            (pending >> (number - 1) & 1 == 0).then_some(number)
+            let is_forwarded = pending >> (number - 1) & 1 == 0;
+            both.extend((!is_forwarded).then(|| Forwarded::plain(number)));
+            is_forwarded.then_some(number)
+        })
+    }
+
+    /// The same as [`Self::take`]; what the kernel sent to the program as well is in `both`.
+    pub(crate) fn take_noting(&mut self, both: &mut Vec<Forwarded>) -> Vec<Forwarded> {
+        self.take_and(|info| {
+            both.extend(came_before(info).map(Forwarded::plain));
+            None
         })
     }
 
@@ -137,12 +148,12 @@ impl Signals {
     }
 
     /// What is forwarded of a signal that came, if anything.
-    fn forwarded(&mut self, info: &libc::signalfd_siginfo) -> Option<Forwarded> {
+    fn forwarded(&self, info: &libc::signalfd_siginfo) -> Option<Forwarded> {
         let number = libc::c_int::try_from(info.ssi_signo).ok()?;
-        if number == libc::SIGCONT && std::mem::take(&mut self.is_continued) {
-            return None;
-        }
         let from_kernel = info.ssi_code > 0;
+        if from_kernel && OF_TERMINAL.contains(&number) && self.program_has_left() {
+            return Some(Forwarded { to_group: true, ..Forwarded::plain(number) });
+        }
         if from_kernel && !is_for_one(number) {
             return None;
         }
@@ -151,7 +162,19 @@ impl Signals {
             return None;
         }
         let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
-        Some(Forwarded { number, value })
+        Some(Forwarded { value, ..Forwarded::plain(number) })
+    }
+
+    /// A signal for the program, and for its group where that is what a terminal would signal, were
+    /// the program alone.
+    pub(super) fn of_terminal(&self, number: libc::c_int) -> Forwarded {
+        Forwarded { to_group: self.program_has_left(), ..Forwarded::plain(number) }
+    }
+
+    /// Whether this process leads its group, and the program leads another.
+    fn program_has_left(&self) -> bool {
+        let Some(program) = self.program else { return false };
+        getpgrp() == getpid() && getpgid(Some(program)).is_ok_and(|group| group == program)
     }
 }
 
@@ -259,7 +282,7 @@ fn leads_session() -> bool {
 impl Forwarded {
     /// One without a value.
     pub(crate) fn plain(number: libc::c_int) -> Self {
-        Self { number, value: None }
+        Self { number, value: None, to_group: false }
     }
 
     /// Whether the kernel would drop it, were those of `batch` pending.
@@ -271,6 +294,8 @@ impl Forwarded {
     /// Sends it to the process `pid`, which may have ended meanwhile, or be of another user.
     pub(crate) fn send(self, pid: Pid) {
         let pid = pid.as_raw_nonzero().get();
+        assert!(pid > 1, "no signal is for every process");
+        let pid = if self.to_group { -pid } else { pid };
         // SAFETY: calls on numbers; the value is an address that nothing here follows.
         unsafe {
             match self.value.and_then(|value| usize::try_from(value).ok()) {
@@ -325,6 +350,10 @@ const BLOCKED: &[libc::c_int] = &[
     libc::SIGTRAP,
     libc::SIGSYS,
 ];
+
+/// Signals by which a terminal, or its end, reaches a whole group.
+const OF_TERMINAL: &[libc::c_int] =
+    &[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGWINCH, libc::SIGTSTP];
 
 /// Signals that end a process which has results to write.
 const ENDING: &[libc::c_int] = &[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];

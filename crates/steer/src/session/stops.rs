@@ -9,23 +9,27 @@
 //!                        the observing process, once the program goes on by itself
 //! ```
 //! # Invariants
+//! - A CONT that comes once the program has stopped is not lost: one that comes before a stop of
+//!   the terminal's undoes that.
 //! - This process stops only while another wakes it, by its end at the latest: what has the program
 //!   go on need not know of this process. Where there is no room for another, it stops by what a
 //!   terminal sends alone: a shell continues the whole group.
 //! # Sources
 //! Linux `kernel/signal.c` (`prepare_signal`: a blocked CONT lets a process go on, and is pending
-//! then; `do_signal_stop`: a group that is orphaned does not stop by the terminal's signals).
+//! then, until a stop that is sent removes it, as CONT removes stops; `do_signal_stop`: a group
+//! that is orphaned does not stop by the terminal's signals).
 
-#![expect(unsafe_code, reason = "signal masks have no safe wrapper")]
+#![expect(unsafe_code, reason = "signal masks and handlers have no safe wrapper")]
 
 use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::inherited::is_pending;
 use super::observing::{self, CONTINUED, STOPPED};
 use super::program::Program;
-use super::signals::{Forwarded, Signals, set_of};
+use super::signals::{Signals, set_of};
 use crate::aside::Aside;
 
 /// Stops this process by `signal`, which has stopped the program, until one of them is to go on.
@@ -61,17 +65,19 @@ fn wakes(aside: &mut Aside) -> bool {
 fn stop_with(
     signal: libc::c_int,
     program: &Program,
-    signals: &mut Signals,
+    signals: &Signals,
     mut waker: Option<&mut Aside>,
 ) {
-    stop(signal);
-    if waker.is_some() && !is_pending(libc::SIGCONT) {
-        // A stop of the terminal's does not count everywhere, and may be ignored.
-        stop(libc::SIGSTOP);
-    }
-    if is_pending(libc::SIGCONT) {
-        signals.continued();
-    } else if waker.is_none() {
+    let was_continued = {
+        let _continuing = Continuing::begin();
+        stop(signal);
+        if waker.is_some() {
+            // A stop of the terminal's does not count everywhere, and may be ignored.
+            stop(libc::SIGSTOP);
+        }
+        has_come()
+    };
+    if !was_continued && waker.is_none() {
         // Nothing has stopped it.
         return;
     }
@@ -89,21 +95,74 @@ fn stop_with(
         }
         thread::sleep(LOOKS_EVERY);
     }
-    Forwarded::plain(libc::SIGCONT).send(program.pid());
+    signals.of_terminal(libc::SIGCONT).send(program.pid());
 }
 
-/// Stops this process by `signal`, where that stops it.
+/// Stops this process by `signal`, where that stops it and no CONT has come.
 fn stop(signal: libc::c_int) {
-    let (set, mut before) = (set_of(&[signal]), MaybeUninit::uninit());
-    // SAFETY: the set is initialised, and the first `pthread_sigmask` initialises the mask before,
-    // which the second one uses; the mask is of this thread, and becomes what it was.
+    if has_come() {
+        return;
+    }
+    let set = set_of(&[signal]);
+    // SAFETY: the set is initialised; null asks for no facts of a signal and for no old mask. The
+    // signal is blocked before and after, but for STOP, which stops at once.
     unsafe {
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, before.as_mut_ptr());
+        // From here on it is pending, and a CONT that comes removes it.
         libc::raise(signal);
-        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        if has_come() {
+            let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const none);
+            return;
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
     }
 }
 
+/// While it lives a CONT that comes is noted, also one that was pending; before and after, it is a
+/// message.
+struct Continuing {
+    action: libc::sigaction,
+}
+
+impl Continuing {
+    fn begin() -> Self {
+        extern "C" fn note(_signal: libc::c_int) {
+            HAS_CONTINUED.store(true, Ordering::Relaxed);
+        }
+        HAS_CONTINUED.store(false, Ordering::Relaxed);
+        let (set, note): (_, extern "C" fn(libc::c_int)) = (set_of(&[libc::SIGCONT]), note);
+        let mut before = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: the actions live until the calls return, and all zeros are valid for each; the
+        // handler stores to an atomic, which it may at any time. The set is initialised.
+        unsafe {
+            let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+            (action.sa_sigaction, action.sa_flags) = (note as usize, libc::SA_RESTART);
+            libc::sigaction(libc::SIGCONT, &raw const action, before.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+            Self { action: before.assume_init() }
+        }
+    }
+}
+
+impl Drop for Continuing {
+    fn drop(&mut self) {
+        let set = set_of(&[libc::SIGCONT]);
+        // SAFETY: the set is initialised, and the action is what the system gave.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+            libc::sigaction(libc::SIGCONT, &raw const self.action, ptr::null_mut());
+        }
+    }
+}
+
+/// Whether a CONT has come since the last [`Continuing::begin`].
+fn has_come() -> bool {
+    HAS_CONTINUED.load(Ordering::Relaxed)
+}
+
+/// What the handler of [`Continuing`] has noted.
+static HAS_CONTINUED: AtomicBool = AtomicBool::new(false);
 /// Stops by a terminal.
 const TERMINAL: &[libc::c_int] = &[libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 const LOOKS: u32 = 4;

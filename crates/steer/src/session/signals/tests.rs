@@ -50,7 +50,8 @@ fn many_are_taken_at_a_time_with_their_values_and_in_order() {
     assert_eq!(taken.len(), BATCH, "all at once");
     taken.extend(signals.take());
     assert_eq!(signals.take(), []);
-    let queued = (0..count as u64).map(|value| Forwarded { number: real, value: Some(value) });
+    let queued =
+        (0..count as u64).map(|value| Forwarded { value: Some(value), ..Forwarded::plain(real) });
     let usr1 = Forwarded::plain(libc::SIGUSR1);
     assert_eq!(taken, [usr1].into_iter().chain(queued).collect::<Vec<_>>());
 }
