@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use forerun_testkit::{Scratch, compile_c, installed};
+use forerun_testkit::{Scratch, compile_c, installed, skip};
 
 use crate::table::{WAYS, Way, run};
 
@@ -16,8 +16,9 @@ const LANGUAGES: &[(&str, &str, &[&str])] = &[ // what, package, words
     ("ruby", "ruby", &["ruby", "-e", "puts File.binread('DATA').sum(32)"]),
     ("node", "nodejs", &["node", "-e",
         "console.log(require('fs').readFileSync('DATA').reduce((a, b) => a + b, 0))"]),
-    ("java", "default-jdk-headless", &["java", "-cp", "SOURCE", "Sum", "DATA"]),
+    ("javac", "default-jdk-headless", &["java", "-cp", "SOURCE", "Sum", "DATA"]),
     ("go", "golang-go", &["SOURCE/sum", "DATA"]),
+    ("rustc", "rustc", &["SOURCE/sum-rust", "DATA"]),
 ];
 
 /// What programs do that goes beyond reading a file.
@@ -97,6 +98,36 @@ func main() {
 }
 ";
 
+const SUM_RUST: &str = "
+fn main() {
+    let data = std::fs::read(std::env::args().nth(1).unwrap()).unwrap();
+    println!(\"{}\", data.iter().map(|&byte| u64::from(byte)).sum::<u64>());
+    std::process::exit(5);
+}
+";
+
+/// Becomes a parent by `vfork`, whose child has its memory until it is another program.
+const VFORKS_C: &str = "
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    for (int i = 0; i < 20; i++) {
+        fflush(stdout);
+        pid_t child = vfork();
+        if (child == 0) {
+            close(0);
+            execlp(\"cksum\", \"cksum\", words[1], NULL);
+            _exit(99);
+        }
+        int status;
+        if (waitpid(child, &status, 0) != child) return 1;
+        printf(\"%d of %d\\n\", status, count);
+    }
+    return 6;
+}
+";
+
 const SUM_C: &str = "
 #include <stdio.h>
 int main(int count, char **words) {
@@ -150,12 +181,12 @@ struct Row {
     words: Vec<String>,
 }
 
-/// Whether `program` can be started; where it cannot, the row is left out by its name.
-fn is_there(program: &str, package: &str) -> bool {
+/// Whether `program` can be started; where it cannot, its row of `test` is skipped.
+fn is_there(test: &str, program: &str, package: &str) -> bool {
     let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
     let found = found.is_ok_and(|output| output.status.success());
     if !found {
-        println!("{program:20} left out: apt-get install {package}");
+        skip(test, &format!("its row of {program}: apt-get install {package}"));
     }
     found
 }
@@ -166,15 +197,20 @@ fn rows(test: &str, scratch: &Scratch) -> Vec<Row> {
     let source = scratch.display().to_string();
     scratch.file("Sum.java", SUM_JAVA);
     scratch.file("sum.go", SUM_GO);
-    for compile in [&["javac", "Sum.java"][..], &["go", "build", "-o", "sum", "sum.go"]] {
-        // Where there is no compiler the row is left out below.
+    scratch.file("sum.rs", SUM_RUST);
+    for compile in [
+        &["javac", "Sum.java"][..],
+        &["go", "build", "-o", "sum", "sum.go"],
+        &["rustc", "-o", "sum-rust", "sum.rs"],
+    ] {
+        // Where there is no compiler the row is skipped below.
         let mut command = Command::new(compile[0]);
         let _ = command.args(&compile[1..]).current_dir(scratch).output();
     }
     let fill = |word: &&str| word.replace("DATA", &data).replace("SOURCE", &source);
     let mut rows = Vec::new();
     for (at, (program, package, words)) in LANGUAGES.iter().chain(AWKWARD).enumerate() {
-        if is_there(program, package) {
+        if is_there(test, program, package) {
             let name = format!("{program} {at}");
             rows.push(Row { name, before: Vec::new(), words: words.iter().map(fill).collect() });
         }
@@ -187,12 +223,14 @@ fn rows(test: &str, scratch: &Scratch) -> Vec<Row> {
             rows.push(Row { name: name.into(), before: Vec::new(), words });
         }
     }
-    let filtered = (scratch.file("filtered.c", SUM_SECCOMP), scratch.join("filtered"));
-    if compile_c(test, &filtered.0, &[], &filtered.1).is_some() {
-        let words = vec![filtered.1.display().to_string(), data.clone()];
-        rows.push(Row { name: "seccomp".into(), before: Vec::new(), words });
+    for (name, source) in [("seccomp", SUM_SECCOMP), ("vfork", VFORKS_C)] {
+        let (listing, program) = (scratch.file(&format!("{name}.c"), source), scratch.join(name));
+        if compile_c(test, &listing, &[], &program).is_some() {
+            let words = vec![program.display().to_string(), data.clone()];
+            rows.push(Row { name: name.into(), before: Vec::new(), words });
+        }
     }
-    if is_there("musl-gcc", "musl-tools") {
+    if is_there(test, "musl-gcc", "musl-tools") {
         let program = scratch.join("musl");
         let mut compiler = Command::new("musl-gcc");
         let made = compiler.arg("-o").arg(&program).arg(&listing).status();
@@ -213,7 +251,7 @@ fn rows(test: &str, scratch: &Scratch) -> Vec<Row> {
         println!("{:20} left out: no group of memory can be made here", "memory group");
     }
     for (program, package, before) in STARTERS {
-        if is_there(program, package) {
+        if is_there(test, program, package) {
             let words = ["sh", "-c", "cksum < DATA; cat /proc/self/oom_score_adj; exit 3"];
             let (before, words) = (before.iter().map(fill), words.iter().map(fill));
             let name = format!("after {program}");
