@@ -2,7 +2,7 @@
 //! `run` does what it does alone, waits for no more, and ends.
 //!
 //! ```text
-//!              lookup  attributes  open  read  entries  flush  release  statistics
+//!     lookup  attributes  open  read  write  sync  entries  flush  release  statistics
 //!   hangs        the program is over, and so is the run, while it hangs
 //!   takes turns  equal answers, and no more turns that the program waits for
 //!   fails        equal answers: ESTALE, EIO, EACCES
@@ -14,18 +14,19 @@
 //! - No time is compared. A server that takes turns answers all that it holds when the program
 //!   waits and has nothing else to do: what counts is how often, whatever the machine does besides.
 //! - Under `run` the observers have polled, or wait for the server, before the program goes on.
-//! - The least of several is compared: the kernel reads ahead of a program as it likes.
+//! - The least of several is compared: the kernel reads ahead of a program as it likes. Of
+//!   `explain` answers and ends alone are compared.
 
 use std::fs::File;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use forerun_testkit::{Scratch, installed, on_threads, until, within};
 use fuser::Errno;
 use rustix::fs::{Advice, fadvise};
 
-use crate::rig::{Reader, folder, is_waiting, observing, run, waits};
+use crate::rig::{Reader, explain, folder, is_waiting, observing, run, shim, waits};
 use crate::server::{Illness, OPERATIONS, Operation, Server};
 
 /// Does what each line says.
@@ -38,8 +39,12 @@ def reads():
     data = os.read(held['fd'], 1 << 20)
     return len(data), zlib.crc32(data)
 def maps(): held['map'] = mmap.mmap(held['fd'], 0, prot=mmap.PROT_READ)
+def begins():
+    held['out'] = os.open(path, os.O_RDWR)
+    return os.lseek(held['out'], 32 << 20, os.SEEK_SET)
 def closes():
     if 'map' in held: held.pop('map').close()
+    if 'out' in held: os.close(held.pop('out'))
     os.close(held.pop('fd'))
 does = {
     'lists': lambda: sorted(os.listdir(folder)),
@@ -50,6 +55,9 @@ does = {
     'reads': reads,
     'maps': maps,
     'touches': lambda: sum(held['map'][at] for at in range(0, 1 << 20, 4096)),
+    'begins': begins,
+    'writes': lambda: os.write(held['out'], bytes(65536)),
+    'syncs': lambda: os.fsync(held['out']),
     'closes': closes,
     'spins': lambda: sum(range(100000)),
     'number': os.getpid,
@@ -62,10 +70,12 @@ for line in sys.stdin:
 ";
 
 /// Before the server falls ill, and after.
-const AT_FIRST: &[&str] = &["opens", "looks", "reads", "maps", "touches"];
+const AT_FIRST: &[&str] =
+    &["opens", "looks", "reads", "maps", "touches", "begins", "writes", "syncs"];
 const THEN: &[&str] = &[
     "lists", "sizes", "counts", "opens", "looks", "reads", "reads", "reads", "reads", "reads",
-    "reads", "looks", "maps", "touches", "closes", "lists",
+    "reads", "looks", "maps", "touches", "begins", "writes", "writes", "writes", "syncs", "closes",
+    "lists",
 ];
 
 fn start(mut command: Command, server: &Server) -> Reader {
@@ -151,6 +161,8 @@ fn in_turns(
 enum Way {
     Alone,
     Run,
+    Shim,
+    Explain,
     /// With a list of what it used before.
     Learned,
 }
@@ -161,12 +173,17 @@ impl Way {
         let mut command = match self {
             Self::Alone => Command::new("sh"),
             Self::Run => run(""),
+            Self::Shim => run("--observe preload"),
+            Self::Explain => explain(&format!("-o {}", lists.join("page.html").display())),
             Self::Learned => run("--learn auto"),
         };
         if self == Self::Alone {
             command.args(["-c", "\"$0\" \"$@\"; exit $?"]);
         }
-        command.env("XDG_STATE_HOME", lists);
+        if self == Self::Explain {
+            command.stderr(Stdio::null());
+        }
+        command.env("FORERUN_PRELOAD", shim()).env("XDG_STATE_HOME", lists);
         command
     }
 }
@@ -184,9 +201,10 @@ fn illnesses(operation: Operation) -> Vec<Illness> {
     let lies: &[u64] = match operation {
         Operation::Attributes => &[0, 4097, 1 << 20, (64 << 20) + 1, 1 << 40],
         Operation::Lookup | Operation::Read => &[4097, 1 << 40],
+        Operation::Write => &[0, 4096],
         Operation::Entries => &[1_000],
         Operation::Statistics => &[0, u64::MAX],
-        Operation::Open | Operation::Flush | Operation::Release => &[],
+        Operation::Open | Operation::Sync | Operation::Flush | Operation::Release => &[],
     };
     let lies = lies.iter().map(|&size| Illness::Lies(size));
     fails.into_iter().chain(lies).chain([Illness::TakesTurns]).collect()
@@ -239,7 +257,8 @@ fn programs_of_a_server_that_waits_fails_or_lies_do_what_they_do_alone() {
                     let (ours, waited) = session(*way, (operation, illness), when);
                     let alone = alone.get_or_insert_with(|| ours.clone());
                     assert_eq!(ours, *alone, "{why} {way:?}");
-                    turns.push(waited);
+                    // It looks the program's words up as that begins, which may look for them too.
+                    turns.push(if *way == Way::Explain { 0 } else { waited });
                 }
                 for (least, waited) in least.iter_mut().zip(turns) {
                     *least = waited.min(*least);
@@ -258,11 +277,13 @@ fn programs_of_a_server_that_waits_fails_or_lies_do_what_they_do_alone() {
 fn a_run_ends_whatever_operation_hangs() {
     let test = "a_run_ends_whatever_operation_hangs";
     let record = folder("whatever");
-    let stats = format!("--stats-json {}", record.join("stats.json").display());
+    let stats = format!("run --stats-json {}", record.join("stats.json").display());
+    let page = format!("explain -o {}", record.join("page.html").display());
     let rows: Vec<_> = OPERATIONS
         .into_iter()
         .flat_map(|operation| {
-            ["", &*stats, "--learn auto"].map(|flags| (operation, flags.to_owned()))
+            ["run", &*stats, "run --observe preload", "run --learn auto", &*page]
+                .map(|flags| (operation, flags.to_owned()))
         })
         .flat_map(|(operation, flags)| {
             [true, false].map(|closes| (operation, flags.clone(), closes))
@@ -278,8 +299,11 @@ fn a_run_ends_whatever_operation_hangs() {
             if flags.contains("--learn") {
                 learns(&lists, &server);
             }
-            let mut command = run(flags);
-            command.env("XDG_STATE_HOME", &*lists);
+            let mut command = match flags.strip_prefix("explain") {
+                Some(flags) => explain(flags),
+                None => run(flags.strip_prefix("run").expect("it is one of the two")),
+            };
+            command.env("FORERUN_PRELOAD", shim()).env("XDG_STATE_HOME", &*lists);
             let mut reader = start(command, &server);
             let lines = AT_FIRST.iter().chain(closes.then_some(&"closes"));
             for line in lines {
@@ -298,7 +322,7 @@ fn a_run_ends_whatever_operation_hangs() {
 }
 
 /// All ways; the first is what the others are compared with.
-const WAYS: [Way; 3] = [Way::Alone, Way::Run, Way::Learned];
+const WAYS: [Way; 5] = [Way::Alone, Way::Run, Way::Shim, Way::Explain, Way::Learned];
 /// Most of the time servers are waited for.
 const THREADS: u64 = 8;
 /// Polls after which the observers have seen all that there is.

@@ -40,6 +40,8 @@ pub(crate) enum Operation {
     Open,
     /// Reads from [`ILL_FROM`] on.
     Read,
+    Write,
+    Sync,
     /// The entries of the folder.
     Entries,
     Flush,
@@ -49,11 +51,13 @@ pub(crate) enum Operation {
 }
 
 /// All of them.
-pub(crate) const OPERATIONS: [Operation; 8] = [
+pub(crate) const OPERATIONS: [Operation; 10] = [
     Operation::Lookup,
     Operation::Attributes,
     Operation::Open,
     Operation::Read,
+    Operation::Write,
+    Operation::Sync,
     Operation::Entries,
     Operation::Flush,
     Operation::Release,
@@ -67,8 +71,8 @@ pub(crate) enum Illness {
     Delays(Duration),
     TakesTurns,
     Fails(Errno),
-    /// A file has so many bytes, a read gives so many at most, a folder has so many entries that
-    /// are not there, a file system so many blocks.
+    /// A file has so many bytes, a read gives and a write takes so many at most, a folder has so
+    /// many entries that are not there, a file system so many blocks.
     Lies(u64),
 }
 
@@ -101,7 +105,7 @@ impl Server {
         let folder = Scratch::new("sick");
         let shared = Arc::new(Shared::default());
         let mut config = Config::default();
-        config.mount_options = vec![MountOption::RO, MountOption::FSName("sick".into())];
+        config.mount_options = vec![MountOption::FSName("sick".into())];
         match fuser::spawn_mount(Files(Arc::clone(&shared)), &*folder, &config) {
             Ok(session) => {
                 let unmounter = Unmounter::start(&folder);

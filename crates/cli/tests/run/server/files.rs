@@ -3,6 +3,8 @@
 //! ```text
 //!   /small   64 KiB      /large   64 MiB      each byte is the number of its page, modulo 251
 //! ```
+//! What is written is taken, and kept by the kernel's cache alone.
+//!
 //! # Invariants
 //! - The kernel keeps no names and no attributes: it asks again each time.
 
@@ -13,7 +15,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
     OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyStatfs, Request,
+    ReplyStatfs, ReplyWrite, Request, WriteFlags,
 };
 use rustix::process::{getgid, getuid};
 
@@ -82,6 +84,42 @@ impl Filesystem for Files {
                 let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
                 reply.data(&bytes[..bytes.len().min(most)]);
             }
+        });
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let bytes = u32::try_from(data.len()).expect("a request is short");
+        self.0.answer(Operation::Write, move |answer| match answer {
+            Err(error) => reply.error(error),
+            Ok(most) => {
+                let most = most.and_then(|most| u32::try_from(most).ok()).unwrap_or(u32::MAX);
+                reply.written(bytes.min(most));
+            }
+        });
+    }
+
+    fn fsync(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.0.answer(Operation::Sync, move |answer| match answer {
+            Err(error) => reply.error(error),
+            Ok(_) => reply.ok(),
         });
     }
 
