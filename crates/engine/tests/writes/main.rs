@@ -10,4 +10,5 @@ mod faults;
 mod order;
 mod races;
 mod rig;
+mod shares;
 mod traced;
