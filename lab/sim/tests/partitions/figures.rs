@@ -6,7 +6,8 @@
 //!                +-- client 2q-star --> ...
 //! ```
 //! The mail workloads are cut to a few thousand requests, and the sizes of the figures (32 MB to
-//! 2 GB for 2.58 million requests) by the same factor.
+//! 2 GB for 2.58 million requests) by the same factor. Whole they are run at all sizes of the
+//! figures.
 //!
 //! # Invariants
 //! - Misses of each partition are those of a replay, exactly: Figs 2a and 4.
@@ -25,22 +26,24 @@ use forerun_core::units::Nanos;
 use forerun_sim::partitioned::{PartitionedCache, Turns};
 use forerun_sim::queues;
 use forerun_sim::replay::{self, Cell, replay};
-use forerun_sim::trace::Request;
-use forerun_sim::workload;
+
+use crate::is_whole;
 
 const POLICIES: [&str; 6] = ["lru", "lfu", "arc", "lirs", "2q", "2q-star"];
 /// 32 MB, 256 MB, 1 GB and 2 GB, cut as the requests are.
 const SIZES: [u32; 4] = [32, 254, 1_016, 2_032];
+/// The sizes of the figures, in MB.
+const SIZES_OF_FIGURES: [u32; 11] = [32, 64, 128, 256, 512, 768, 1_024, 1_280, 1_536, 1_792, 2_048];
+
+/// The sizes of the caches, in pages.
+fn sizes() -> Vec<u32> {
+    let pages = |megabytes: u32| megabytes << 8;
+    if is_whole() { SIZES_OF_FIGURES.map(pages).to_vec() } else { SIZES.to_vec() }
+}
 
 /// The pages of a mail workload, in their order.
 fn mail(model: &str) -> Vec<u64> {
-    let text = format!("mail,model={model},requests=10000");
-    let made = workload::make(&text).expect("a workload");
-    let request = |access: workload::Access| {
-        let request = Request::blocks(access.file, access.offset, access.bytes.into());
-        request.expect("inside its file").expect("it has bytes")
-    };
-    made.readers.into_iter().flatten().flat_map(|access| request(access).pages()).collect()
+    crate::mail(&format!("model={model}{}", if is_whole() { "" } else { ",requests=10000" }))
 }
 
 /// Misses of each partition of `pages`, of all policies at once.
@@ -92,7 +95,7 @@ fn figures_of_the_mail_workloads_are_the_labs_through_partitions() {
         let keys = mail(model);
         let numbers = numbered(&keys);
         let mut ratios = Vec::new();
-        for pages in SIZES {
+        for pages in sizes() {
             let misses = partitioned(&keys, pages);
             assert_eq!(misses, replayed(&keys, pages), "{model}, {pages} pages: {POLICIES:?}");
             let queues = [
@@ -103,6 +106,7 @@ fn figures_of_the_mail_workloads_are_the_labs_through_partitions() {
                 assert_eq!(counts.a1out + counts.unknown, *misses, "{model}, {pages}");
                 assert_eq!(counts.a1in + counts.am, keys.len() as u64 - misses);
             }
+            println!("{model}, {pages} pages: of {} {POLICIES:?} miss {misses:?}", keys.len());
             ratios.push(misses);
         }
         let falls = |at: usize| ratios.windows(2).all(|two| two[0][at] > two[1][at]);
