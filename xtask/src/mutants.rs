@@ -1,9 +1,10 @@
-//! `cargo xtask mutants`: does a small fault in core make one of its tests fail?
+//! `cargo xtask mutants`: does a small fault in core, or in the engine, make a test fail?
 //!
-//! cargo-mutants lists every fault that it can make in core; a seeded sample of them is made,
-//! each in a copy of the tree, and the tests of core and of the simulator, which runs core, are
-//! run on it. What survives shows a decision that no test pins. Survivors that were judged
-//! harmless are explained in `docs/mutants.md`.
+//! cargo-mutants lists every fault that it can make in a crate; a seeded sample of them is made,
+//! each in a copy of the tree, and the tests that judge the crate are run on it: of core its own
+//! and those of the simulator, which runs core; of the engine its own. What survives shows a
+//! decision that no test pins. Survivors that were judged harmless are explained in
+//! `docs/mutants.md`.
 //!
 //! cargo-mutants finds a file by its `mod` line and does not see those that core's lists of
 //! policies write. So it works on a copy of the tree in which these lines are written out.
@@ -24,6 +25,9 @@ use serde_json::Value;
 /// What `mutants` takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// The crate that mutants are made in
+    #[arg(long, value_enum, default_value = "core")]
+    of: Crate,
     /// How many mutants are drawn
     #[arg(long, value_name = "N", default_value = "300")]
     count: NonZeroUsize,
@@ -38,18 +42,45 @@ pub(crate) struct Args {
     jobs: NonZeroUsize,
 }
 
+/// A crate whose mutants are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Crate {
+    /// Decisions
+    Core,
+    /// The live cache
+    Engine,
+}
+
+impl Crate {
+    fn package(self) -> &'static str {
+        match self {
+            Self::Core => "forerun-core",
+            Self::Engine => "forerun-engine",
+        }
+    }
+
+    /// The packages whose tests judge it.
+    fn judges(self) -> &'static [&'static str] {
+        match self {
+            Self::Core => &["forerun-core", "forerun-sim"],
+            Self::Engine => &["forerun-engine"],
+        }
+    }
+}
+
 /// Makes and judges the sample; whether enough of it was caught.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<bool> {
     let tool = Tool::find(root)?;
-    let mut all = tool.list()?;
+    let mut all = tool.list(args.of)?;
     let is_of = |name: &str, text: &String| {
         name.split(':').next().is_some_and(|file| file.contains(text.as_str()))
     };
     all.retain(|name| args.only.is_empty() || args.only.iter().any(|text| is_of(name, text)));
     ensure!(!all.is_empty(), "no mutant is of these files: {}", args.only.join(", "));
     let sample = sample(&all, args.count.get(), args.seed);
-    println!("{} of {} mutants of core, seed {}", sample.len(), all.len(), args.seed);
-    let tally = Tally::of(&tool.run(&sample, args.jobs)?, &sample)?;
+    let package = args.of.package();
+    println!("{} of {} mutants of {package}, seed {}", sample.len(), all.len(), args.seed);
+    let tally = Tally::of(&tool.run(args.of, &sample, args.jobs)?, &sample)?;
     ensure!(
         tally.total() == sample.len(),
         "{} mutants were drawn, {} of them were made",
@@ -93,10 +124,10 @@ impl Tool {
         Ok(Self { root: tree, program, folder: std::path::absolute(folder)? })
     }
 
-    /// The names of every mutant of core.
-    fn list(&self) -> Result<Vec<String>> {
+    /// The names of every mutant of a crate.
+    fn list(&self, of: Crate) -> Result<Vec<String>> {
         let output = Command::new(&self.program)
-            .args(["mutants", "--list", "--json", "--no-config", "--package", CORE])
+            .args(["mutants", "--list", "--json", "--no-config", "--package", of.package()])
             .current_dir(&self.root)
             .stderr(Stdio::inherit())
             .output()
@@ -109,15 +140,16 @@ impl Tool {
     }
 
     /// Makes the mutants of these names; its account of what came of them.
-    fn run(&self, sample: &[&str], jobs: NonZeroUsize) -> Result<Value> {
+    fn run(&self, of: Crate, sample: &[&str], jobs: NonZeroUsize) -> Result<Value> {
         let config = self.folder.join("sample.toml");
         std::fs::write(&config, configuration(sample)).context("sample.toml")?;
         // A mutant may allocate without end: the limit makes it fail, not the machine.
         let status = Command::new("sh")
             .args(["-c", "ulimit -v 8388608; exec \"$@\"", "sh"])
             .arg(&self.program)
-            .args(["mutants", "--package", CORE, "--test-package", CORE])
-            .args(["--test-package", "forerun-sim", "--config"])
+            .args(["mutants", "--package", of.package()])
+            .args(of.judges().iter().flat_map(|judge| ["--test-package", judge]))
+            .arg("--config")
             .arg(&config)
             .arg("--output")
             .arg(&self.folder)
@@ -137,7 +169,7 @@ impl Tool {
         // 2: some were missed; 3: some timed out. Both are in the account.
         ensure!(
             matches!(status.code(), Some(0 | 2 | 3)),
-            "cargo mutants failed ({status}): do core's tests pass without it?"
+            "cargo mutants failed ({status}): do the tests pass without it?"
         );
         let account = self.folder.join("mutants.out/outcomes.json");
         let account = std::fs::read(&account).with_context(|| account.display().to_string())?;
@@ -302,7 +334,6 @@ impl std::fmt::Display for Tally {
     }
 }
 
-const CORE: &str = "forerun-core";
 /// Where policies are listed.
 const LISTS: &[&str] = &["crates/core/src/eviction.rs", "crates/core/src/readahead.rs"];
 const LIST_TEST: &str = "adding_a_policy.rs";
