@@ -1,4 +1,4 @@
-//! The hit buffer, public for the models in `tests/models.rs` alone.
+//! The hit buffer, public for the models in `tests/models/` alone.
 //!
 //! # Invariants
 //! - A wrapper only forwards: it adds no behaviour.

@@ -1,27 +1,13 @@
-//! The engine under a model checker: a seeded scheduler interleaves its lock, conditions, hit
-//! buffer, pins and threads at every step.
-//!
-//! ```text
-//!   cargo test -p forerun-engine --features shuttle --test models
-//! ```
-//!
-//! Each model runs under a scheduler that chooses at random and under one that preempts only a few
-//! times (PCT). Both begin with the same seed in every run; a
-//! failure prints the schedule to replay. Caches have a few frames and stores come in steps, so
-//! that short runs meet late hits, evictions, full stripes and a want of frames; a model fails if
-//! no run of it meets its subject.
+//! Reads under the checker: hits without the lock, late hits, pins, evictions, failures, files that
+//! change, and a cache that ends.
 //!
 //! # Invariants
-//! - No time passes in a model: a thread that sleeps for ever is a deadlock, which fails it.
-//! - The models see one order of all operations; io's `frames/header.rs` argues for
-//!   relaxed orders, which the models do not check.
-//! # Sources
-//! Burckhardt et al., A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs, 2010.
+//! - Each read has the bytes of the pattern, or an error that the model allows.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     sync::{
-        Arc, Mutex as Plain,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -37,44 +23,10 @@ use forerun_engine::{
 };
 use forerun_io::{
     store::{Completion, Op, Queue, QueueKind, Stamp, Store, StoreError, Version, Wait, pattern},
-    sync::{AtomicBool, AtomicU64 as SharedU64, Mutex, Ordering, thread},
-};
-use shuttle::{
-    Config, Runner,
-    scheduler::{PctScheduler, RandomScheduler},
+    sync::{AtomicU64 as SharedU64, Mutex, Ordering, thread},
 };
 
-const PAGE_BYTES: u32 = 512;
-const PAGE: u64 = PAGE_BYTES as u64;
-const EIO: i32 = 5;
-
-/// Counts of the situations that a run met, by name.
-type Met = Vec<(&'static str, u64)>;
-
-/// Runs `model` many times, half of them under each scheduler; together the runs meet `about`.
-fn check(runs: usize, about: &[&str], model: impl Fn() -> Met + Send + Sync + 'static) {
-    let met = Arc::new(Plain::new(BTreeMap::<&str, u64>::new()));
-    let sum = Arc::clone(&met);
-    let model = Arc::new(move || {
-        let met = model();
-        let mut sum = sum.lock().unwrap();
-        for (what, count) in met {
-            *sum.entry(what).or_default() += count;
-        }
-    });
-    let mut config = Config::new();
-    config.stack_size = 256 << 10;
-    let (again, runs) = (Arc::clone(&model), runs / 2);
-    let random = RandomScheduler::new_from_seed(SEED, runs);
-    Runner::new(random, config.clone()).run(move || again());
-    Runner::new(PctScheduler::new_from_seed(SEED, 3, runs), config).run(move || model());
-    let met = met.lock().unwrap();
-    for what in about {
-        assert!(met.get(what).is_some_and(|&count| count > 0), "no run met {what}: {met:?}");
-    }
-}
-
-const SEED: u64 = 20_070_630;
+use crate::{EIO, Met, PAGE, PAGE_BYTES, check, join, step};
 
 /// A pattern that is read in steps.
 #[derive(Clone)]
@@ -158,11 +110,6 @@ impl Steps {
         let moved = op.bytes;
         Completion { op, result: Ok(moved) }
     }
-}
-
-/// Lets the scheduler switch threads.
-fn step() {
-    AtomicBool::new(false).load(Ordering::SeqCst);
 }
 
 /// A cache of a few frames, and a file on it.
@@ -284,12 +231,6 @@ fn read_cancellable(
 /// The error of a page that the store cannot read.
 fn refused(answer: &Result<(), ReadError>) {
     assert!(matches!(answer, Err(ReadError::Store { .. })), "{answer:?}");
-}
-
-fn join<const N: usize>(threads: [thread::JoinHandle<()>; N]) {
-    for thread in threads {
-        thread.join().unwrap();
-    }
 }
 
 #[test]
