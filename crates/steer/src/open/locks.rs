@@ -9,6 +9,7 @@
 //!
 //! # Invariants
 //! - A list that is too long to be read counts as one that has a lease in it.
+//! - One thread reads the list at a time, and holds no lock meanwhile; others wait for what it finds.
 //! - No more than a thousand lists are read in a second for entries of directories.
 //! # Sources
 //! `fcntl(2)`, proc(5) (`/proc/locks`, `fdinfo`); Linux `fs/locks.c` (`lock_get_status`).
@@ -17,7 +18,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use forerun_core::units::Nanos;
 use rustix::fs::{Mode, OFlags, openat};
@@ -31,8 +32,17 @@ use crate::observe::procfs::read_whole;
 #[derive(Debug)]
 pub(crate) struct LeaseList {
     clock: Clock,
+    state: Mutex<State>,
+    /// A thread has read the list.
+    read: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
     /// When it is read again, and what it has.
-    last: Mutex<Option<(Nanos, Leases)>>,
+    last: Option<(Nanos, Leases)>,
+    /// A thread reads it.
+    is_being_read: bool,
 }
 
 #[derive(Debug)]
@@ -44,24 +54,52 @@ enum Leases {
 
 impl LeaseList {
     pub(crate) fn new() -> Self {
-        Self { clock: Clock::start(), last: Mutex::new(None) }
+        let (state, read) = (Mutex::default(), Condvar::new());
+        Self { clock: Clock::start(), state, read }
     }
 
     /// Whether a lease or lock on a file with the number `inode` would notice that it is opened.
     pub(crate) fn has(&self, inode: u64) -> bool {
-        let now = self.clock.now();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.as_ref().is_none_or(|(until, _)| now >= *until) {
-            let leases = Leases::now();
-            let took = self.clock.now().since(now);
-            let lasts = Nanos(took.0 * READ_ONE_IN).clamp(LIST_LASTS, LIST_LASTS_MAX);
-            assert!(lasts <= LIST_LASTS_MAX, "a list grows old");
-            *last = Some((now + lasts, leases));
+        self.has_by(self.clock.now(), inode, Leases::now)
+    }
+
+    /// The same of a thread that asks at `now`, and reads the list by `read` where it has to.
+    fn has_by(&self, now: Nanos, inode: u64, read: impl FnOnce() -> Leases) -> bool {
+        let mut state = self.lock();
+        loop {
+            match &state.last {
+                Some((until, leases)) if now < *until => return leases.have(inode),
+                _ if !state.is_being_read => break,
+                _ => state = self.read.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
         }
-        match last.as_ref().expect("it was read") {
-            (_, Leases::Of(inodes)) => inodes.contains(&inode),
-            (_, Leases::Unknown) => true,
-        }
+        state.is_being_read = true;
+        drop(state);
+        // Also where it panics: others go on to read it themselves.
+        let reading = Reading(self);
+        let began = self.clock.now();
+        let leases = read();
+        let took = self.clock.now().since(began);
+        let lasts = Nanos(took.0 * READ_ONE_IN).clamp(LIST_LASTS, LIST_LASTS_MAX);
+        assert!(lasts <= LIST_LASTS_MAX, "a list grows old");
+        let has = leases.have(inode);
+        self.lock().last = Some((began + lasts, leases));
+        drop(reading);
+        has
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The list is being read, until this is dropped.
+struct Reading<'a>(&'a LeaseList);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.lock().is_being_read = false;
+        self.0.read.notify_all();
     }
 }
 
@@ -80,6 +118,14 @@ impl Leases {
         let Ok(text) = list else { return Self::Unknown };
         let lines = text.lines().filter(|line| is_noticed(line));
         Self::Of(lines.flat_map(inodes).collect())
+    }
+
+    /// Whether one on a file with the number `inode` may be among them.
+    fn have(&self, inode: u64) -> bool {
+        match self {
+            Self::Of(inodes) => inodes.contains(&inode),
+            Self::Unknown => true,
+        }
     }
 }
 
@@ -166,7 +212,54 @@ const LIST_BYTES_MAX: u64 = 256 << 10;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+
     use super::*;
+
+    fn of(inodes: &[u64]) -> Leases {
+        Leases::Of(inodes.iter().copied().collect())
+    }
+
+    #[test]
+    fn no_lock_is_held_while_the_list_is_read_and_one_thread_reads_it_for_all() {
+        let (list, reads) = (&LeaseList::new(), &AtomicU32::new(0));
+        let ((began, begins), (go, goes)) = (channel(), channel());
+        thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                list.has_by(Nanos(0), 7, || {
+                    began.send(()).unwrap();
+                    goes.recv().unwrap();
+                    of(&[7])
+                })
+            });
+            begins.recv().unwrap();
+            let is_free = list.state.try_lock().is_ok();
+            let read = || {
+                reads.fetch_add(1, Ordering::Relaxed);
+                Leases::Unknown
+            };
+            let ask = |inode| scope.spawn(move || list.has_by(Nanos(0), inode, read));
+            let others = [7, 8].map(ask);
+            go.send(()).unwrap();
+            assert!(reader.join().unwrap());
+            assert_eq!(others.map(|it| it.join().unwrap()), [true, false]);
+            assert!(is_free, "no lock is held");
+            assert_eq!(reads.load(Ordering::Relaxed), 0, "others wait for what it finds");
+        });
+        // Once it is old it is read again.
+        let late = list.clock.now() + LIST_LASTS_MAX;
+        assert!(list.has_by(late, 9, || of(&[9])));
+    }
+
+    #[test]
+    fn a_thread_that_fails_to_read_the_list_keeps_no_other_from_it() {
+        let list = LeaseList::new();
+        let fails = || -> Leases { panic!("as a bug in it") };
+        let failed = thread::scope(|scope| scope.spawn(|| list.has_by(Nanos(0), 7, fails)).join());
+        assert!(failed.is_err(), "it has panicked");
+        assert!(list.has_by(Nanos(0), 7, || Leases::Unknown), "of what is not known each is one");
+    }
 
     #[test]
     fn leases_and_locks_of_descriptions_are_noticed() {
