@@ -15,6 +15,7 @@
 //! - An entry is a handle that opens nothing, until its kind is known.
 //! - Nothing lies outside of the root of the process, whichever handle of it is used: each is
 //!   compared with what the root is.
+//! - A root is opened by rights that a process had while it saw that root.
 //! # Sources
 //! `openat2(2)`; Linux `fs/namei.c` (`follow_automount`: a handle that is not opened as a directory
 //! mounts nothing).
@@ -34,6 +35,25 @@ use super::{HANDLE, IN_TURN, KERNELS_OWN, OwnDescriptors, READING, Refusal, file
 use crate::kernel::{Stat, stat};
 
 /// The root that a process sees, and the rights that it goes by.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// Its mount, device and inode.
+    root: Identity,
+    rights: Arc<Rights>,
+}
+
+impl View {
+    /// That of the process with this folder in `/proc`, now.
+    ///
+    /// # Errors
+    /// The process has ended, or may not be looked into.
+    pub(crate) fn of(process: BorrowedFd<'_>) -> Result<Self, Refusal> {
+        let rights = Arc::new(Rights::of(process)?);
+        Ok(Self { root: identity(process, "root")?, rights })
+    }
+}
+
+/// The root of a [`View`], to be opened by its rights.
 #[derive(Debug)]
 pub(crate) struct Root {
     /// Its mount, device and inode.
@@ -59,28 +79,40 @@ impl Root {
     /// That of the process with this folder in `/proc`, with a handle.
     ///
     /// # Errors
-    /// The process has ended, or may not be looked into.
+    /// See [`View::of`].
     pub(crate) fn of(process: BorrowedFd<'_>) -> Result<Self, Refusal> {
-        let rights = Rights::of(process)?;
-        let (handle, identity) = seen_by(process)?;
+        Self::seen(process, View::of(process)?)
+    }
+
+    /// That of `view`, of the process with this folder in `/proc`, with a handle.
+    ///
+    /// # Errors
+    /// The process has ended, or has another view by now.
+    pub(crate) fn seen(process: BorrowedFd<'_>, view: View) -> Result<Self, Refusal> {
+        let View { root, rights } = view;
+        let (handle, now) = seen_by(process)?;
+        if now != root || Rights::of(process)? != *rights {
+            return Err(Refusal::Changed);
+        }
         let is_above = rights.are_less_than_own()?;
-        let process = process.try_clone_to_owned();
-        let process = process.map_err(|why| Refusal::Closed(errno(&why)))?;
-        let sight = Mutex::new(Sight { handle: Some(Arc::new(handle)), process });
-        Ok(Self { identity, rights: Arc::new(rights), is_above, sight })
+        let sight = Mutex::new(Sight { handle: Some(Arc::new(handle)), process: copy(process)? });
+        Ok(Self { identity: root, rights, is_above, sight })
     }
 
-    /// Whether processes with `self` and `other` see the same, by the same rights.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.identity == other.identity && self.rights == other.rights
+    /// Whether it is what a process with `view` sees, by the same rights.
+    pub(crate) fn is_of(&self, view: &View) -> bool {
+        self.identity == view.root && self.rights == view.rights
     }
 
-    /// Has handles from the process of `newer` from now on, and the handle of that one.
-    pub(crate) fn renew(&self, newer: Self) {
-        assert!(self.is_same(&newer), "a root is renewed by itself");
-        let newer = newer.sight.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *self.lock(), newer);
+    /// Has handles from `process` from now on, which sees it.
+    ///
+    /// # Errors
+    /// There is no descriptor for it.
+    pub(crate) fn renew(&self, process: BorrowedFd<'_>) -> Result<(), Refusal> {
+        let process = copy(process)?;
+        let before = std::mem::replace(&mut self.lock().process, process);
         drop(before);
+        Ok(())
     }
 
     /// Keeps a handle, if one can be had, until [`Root::release`].
@@ -108,7 +140,7 @@ impl Root {
         drop(sight);
         let own = openat(CWD, "/", HANDLE | OFlags::DIRECTORY, Mode::empty());
         if let Ok(own) = own
-            && identity(&own)? == self.identity
+            && identity(own.as_fd(), "")? == self.identity
         {
             return Ok(Arc::new(own));
         }
@@ -144,16 +176,21 @@ impl Root {
 fn seen_by(process: BorrowedFd<'_>) -> Result<(OwnedFd, Identity), Refusal> {
     let handle = openat(process, "root", HANDLE | OFlags::DIRECTORY, Mode::empty());
     let handle = handle.map_err(Refusal::Absent)?;
-    let identity = identity(&handle)?;
+    let identity = identity(handle.as_fd(), "")?;
     Ok((handle, identity))
 }
 
-/// The mount, device and inode of `place`. Linux before 6.8 numbers a mount as one that is gone.
-fn identity(place: &OwnedFd) -> Result<Identity, Refusal> {
+/// The mount, device and inode of what `path` leads to from `place`, or of that. Linux before 6.8
+/// numbers a mount as one that is gone.
+fn identity(place: BorrowedFd<'_>, path: &str) -> Result<Identity, Refusal> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let mask = StatxFlags::INO | StatxFlags::MNT_ID | MNT_ID_UNIQUE;
-    let stat = statx(place, "", flags, mask).map_err(Refusal::Absent)?;
+    let stat = statx(place, path, flags, mask).map_err(Refusal::Absent)?;
     Ok([stat.stx_mnt_id, makedev(stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino])
+}
+
+fn copy(process: BorrowedFd<'_>) -> Result<OwnedFd, Refusal> {
+    process.try_clone_to_owned().map_err(|why| Refusal::Closed(errno(&why)))
 }
 
 fn errno(why: &std::io::Error) -> Errno {

@@ -18,8 +18,10 @@
 
 #![expect(unsafe_code, reason = "the ids of the file system have no safe wrapper")]
 
+use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
 use std::thread;
 
 use rustix::fs::{CWD, Mode, openat, readlinkat};
@@ -46,8 +48,11 @@ impl Rights {
     /// The process has ended, or they are not to be seen.
     pub(super) fn of(process: BorrowedFd<'_>) -> Result<Self, Refusal> {
         let mut rights = Self::in_folder(process, "status")?;
-        let own = readlinkat(CWD, "/proc/thread-self/ns/user", Vec::new()).ok();
-        if readlinkat(process, "ns/user", Vec::new()).ok() != own {
+        // This process stays in its own.
+        static OWN: OnceLock<Option<CString>> = OnceLock::new();
+        let name_space = |folder, name| readlinkat(folder, name, Vec::new()).ok();
+        let own = || OWN.get_or_init(|| name_space(CWD, "/proc/thread-self/ns/user"));
+        if rights.capabilities != 0 && name_space(process, "ns/user") != *own() {
             rights.capabilities = 0;
         }
         Ok(rights)

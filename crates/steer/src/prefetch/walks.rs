@@ -33,7 +33,7 @@ use crate::observe::poll::Allowance;
 use crate::tasks::ThreadRoom;
 use directories::Directories;
 use roots::Roots;
-use watches::Watches;
+use watches::{Untold, Watches};
 
 /// What was done for entries of directory trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -226,7 +226,7 @@ impl WalkDriver {
         if entry.is_none() && usage.is_some() {
             return;
         }
-        let Some(top) = self.roots.top(now, access.pid, access.process) else { return };
+        let Some(top) = self.roots.top(now, access.process) else { return };
         // What was told is older than what is met now.
         self.take_told(now);
         self.used = Some(now);
@@ -238,6 +238,8 @@ impl WalkDriver {
                 place.enter();
             }
         }
+        let other = self.directories.place(dir).and_then(|place| self.watches.prefer(dir, place));
+        self.untold(other);
         match entry {
             Some((name, usage)) => self.walks.touch(dir, name, usage),
             None => self.walks.list(dir),
@@ -458,11 +460,17 @@ impl WalkDriver {
 
     /// Reads in `dir` are told by the watch of this number from now on.
     fn watch(&mut self, dir: DirectoryId, number: Option<i32>) {
-        let place = self.directories.place(dir);
-        if let Some((number, place)) = number.zip(place)
-            && let Some(ended) = self.watches.add(number, dir, place)
+        let watched = number.zip(self.directories.place(dir));
+        let ended = watched.and_then(|(number, place)| self.watches.add(number, dir, place));
+        self.untold(ended);
+    }
+
+    /// Reads in this directory are not told any more, if its number is still its own.
+    fn untold(&mut self, ended: Option<Untold>) {
+        if let Some((dir, place)) = ended
+            && self.directories.is_at(dir, &place)
         {
-            self.walks.untold(ended);
+            self.walks.untold(dir);
         }
     }
 

@@ -1,27 +1,24 @@
 //! The roots of the processes whose entries are reported, and the rights that they go by.
 //!
 //! # Invariants
-//! - What is known of a process is asked again after [`LASTS`]: it may have another root or other
-//!   rights by then.
+//! - Of a process nothing is kept from one call to the next: each may have another root and other
+//!   rights, whatever its process number.
 //! - Processes that see the same tree by the same rights share a root; at most [`ROOTS_MAX`] roots.
 //! - A handle of a root, which holds its mount, is kept for [`HANDLE_LASTS`] after the last use of
 //!   an entry below that root, whatever is used below others: a program can unmount what it left.
 
-use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use forerun_core::units::Nanos;
 
-use crate::open::entries::Root;
+use crate::open::entries::{Root, View};
 use crate::prefetch::entries::place::Place;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Roots {
     tops: Vec<Top>,
-    /// The top of each process, and when it is asked again; none where it may not be looked into.
-    processes: BTreeMap<i32, (Option<Arc<Place>>, Nanos)>,
 }
 
 #[derive(Debug)]
@@ -32,28 +29,25 @@ struct Top {
 }
 
 impl Roots {
-    /// The top of the tree that the process `pid`, with this folder in `/proc`, sees and uses.
-    pub(super) fn top(
-        &mut self,
-        now: Nanos,
-        pid: i32,
-        process: BorrowedFd<'_>,
-    ) -> Option<Arc<Place>> {
-        if let Some((top, until)) = self.processes.get(&pid)
-            && now < *until
-        {
-            let top = top.clone();
-            if let Some(top) = &top {
-                self.used(now, top.root());
-            }
-            return top;
+    /// The top of the tree that the process with this folder in `/proc` sees now, and uses by the
+    /// rights that it has now; none where it may not be looked into.
+    pub(super) fn top(&mut self, now: Nanos, process: BorrowedFd<'_>) -> Option<Arc<Place>> {
+        let view = View::of(process).ok()?;
+        if let Some(top) = self.tops.iter_mut().find(|top| top.place.root().is_of(&view)) {
+            top.used = Some(now);
+            let root = top.place.root();
+            root.renew(process).ok()?;
+            root.keep();
+            return Some(Arc::clone(&top.place));
         }
-        let top = Root::of(process).ok().map(|root| self.shared(now, root));
-        if self.processes.len() >= PROCESSES_MAX {
-            self.processes.clear();
+        let root = Root::seen(process, view).ok()?;
+        if self.tops.len() >= ROOTS_MAX {
+            self.tops.remove(0).place.root().release();
         }
-        self.processes.insert(pid, (top.clone(), now + LASTS));
-        top
+        let place = Place::top(Arc::new(root));
+        self.tops.push(Top { place: Arc::clone(&place), used: Some(now) });
+        assert!(self.tops.len() <= ROOTS_MAX, "roots are bounded");
+        Some(place)
     }
 
     /// An entry below `root` is used.
@@ -81,27 +75,8 @@ impl Roots {
         for top in self.tops.drain(..) {
             top.place.root().release();
         }
-        self.processes.clear();
-    }
-
-    /// The top of the tree below `root`, which is used.
-    fn shared(&mut self, now: Nanos, root: Root) -> Arc<Place> {
-        if let Some(top) = self.tops.iter_mut().find(|top| top.place.root().is_same(&root)) {
-            top.used = Some(now);
-            top.place.root().renew(root);
-            return Arc::clone(&top.place);
-        }
-        if self.tops.len() >= ROOTS_MAX {
-            self.tops.remove(0).place.root().release();
-        }
-        let place = Place::top(Arc::new(root));
-        self.tops.push(Top { place: Arc::clone(&place), used: Some(now) });
-        assert!(self.tops.len() <= ROOTS_MAX, "roots are bounded");
-        place
     }
 }
 
-const LASTS: Nanos = Nanos::from_millis(20);
 const HANDLE_LASTS: Nanos = Nanos::from_millis(50);
 const ROOTS_MAX: usize = 16;
-const PROCESSES_MAX: usize = 256;

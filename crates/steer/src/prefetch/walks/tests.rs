@@ -15,8 +15,10 @@ use rustix::fs::{Mode, OFlags, RawDir, open};
 use rustix::process::getpid;
 
 use super::*;
-use crate::open::entries::Root;
+use crate::open::entries::{Root, View};
 use crate::prefetch::entries::place::Place;
+
+mod views;
 
 const MIB: u64 = 1 << 20;
 
@@ -379,7 +381,7 @@ fn what_others_do_in_a_directory_that_was_left_is_not_told() {
     };
     assert_eq!(told(&mut watches, 299), [(299, b"file".to_vec())]);
     assert_eq!(told(&mut watches, 299), [], "one use");
-    assert_eq!(told(&mut watches, ended[0].0), []);
+    assert_eq!(told(&mut watches, ended[0].0.0), []);
     fs::remove_dir_all(tree.join("298")).unwrap();
     assert_eq!(told(&mut watches, 299), []);
     assert_eq!(watches.count(), 255, "a directory that is gone");
@@ -466,7 +468,8 @@ fn a_root_whose_handle_was_given_up_is_had_anew_from_a_process_that_sees_it() {
     let process = open(&*folder, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
     let root = Root::of(process.as_fd()).unwrap();
     let own = Root::of(open("/proc/self", OFlags::PATH, Mode::empty()).unwrap().as_fd()).unwrap();
-    assert!(!root.is_same(&own), "another mount");
+    let view = View::of(process.as_fd()).unwrap();
+    assert!(root.is_of(&view) && !own.is_of(&view), "another mount");
     let (_, before) = root.directory(b"usr").unwrap();
     root.release();
     let (_, after) = root.directory(b"usr").unwrap();

@@ -12,6 +12,8 @@
 //!   recently ends.
 //! - A poll takes [`TOLD_BYTES_MAX`] of the queue, and leaves the rest for the next.
 //! - The kernel reports reads of any process: they are hints like all other uses.
+//! - A directory at several paths has one watch, whose reads are told of one of them: that which was
+//!   listed or used last. At most [`TWINS_MAX`] others are known.
 //! # Sources
 //! inotify(7): a watch is on an inode, is not in the way of unmounting it, and tells what is read
 //! by `read`, `copy_file_range` and the like, not by mappings.
@@ -32,11 +34,16 @@ pub(super) struct Watches {
     /// None where the system has none to give.
     queue: Option<Arc<OwnedFd>>,
     rows: BTreeMap<i32, Watched>,
+    /// Directories whose watch tells of another one at the moment, and the numbers of these.
+    twins: VecDeque<(i32, DirectoryId, Arc<Place>)>,
     /// What was told by watches that the driver does not know yet.
     early: VecDeque<(i32, Vec<u8>)>,
     turns: u64,
     buffer: Vec<MaybeUninit<u8>>,
 }
+
+/// A directory, and where it lies, of which reads are told no more.
+pub(super) type Untold = (DirectoryId, Arc<Place>);
 
 #[derive(Debug)]
 struct Watched {
@@ -51,7 +58,14 @@ impl Watches {
     pub(super) fn new() -> Self {
         let queue = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok().map(Arc::new);
         let buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
-        Self { queue, rows: BTreeMap::new(), early: VecDeque::new(), turns: 0, buffer }
+        Self {
+            queue,
+            rows: BTreeMap::new(),
+            twins: VecDeque::new(),
+            early: VecDeque::new(),
+            turns: 0,
+            buffer,
+        }
     }
 
     /// The queue, for workers to put watches in.
@@ -59,24 +73,47 @@ impl Watches {
         self.queue.clone()
     }
 
-    /// The watch `number` is on the directory `dir`, which lies at `place`. A directory that is
-    /// watched no more for that.
+    /// The watch `number` is on the directory `dir`, which lies at `place`. A directory of which
+    /// reads are told no more for that: the same one at another path, or another one.
     pub(super) fn add(
         &mut self,
         number: i32,
         dir: DirectoryId,
         place: &Arc<Place>,
-    ) -> Option<DirectoryId> {
+    ) -> Option<Untold> {
         self.turns += 1;
-        let place = Arc::clone(place);
-        self.rows.insert(number, Watched { dir, place, name: Vec::new(), turn: self.turns });
+        let row = Watched { dir, place: Arc::clone(place), name: Vec::new(), turn: self.turns };
+        self.twins.retain(|twin| twin.0 != number || !Arc::ptr_eq(&twin.2, place));
+        if let Some(before) = self.rows.insert(number, row) {
+            let is_other = !Arc::ptr_eq(&before.place, place);
+            return is_other.then(|| self.pair(number, before));
+        }
         if self.rows.len() <= WATCHES_MAX {
             return None;
         }
         let oldest = self.rows.iter().min_by_key(|(_, row)| row.turn).map(|(&number, _)| number);
         let removed = oldest.and_then(|number| self.remove(number));
         assert!(self.rows.len() <= WATCHES_MAX, "watches are bounded");
-        removed.map(|row| row.dir)
+        removed.map(|row| (row.dir, row.place))
+    }
+
+    /// The watch `number` tells of another path of the directory of `row` from now on.
+    fn pair(&mut self, number: i32, row: Watched) -> Untold {
+        if self.twins.len() == TWINS_MAX {
+            self.twins.pop_front();
+        }
+        self.twins.push_back((number, row.dir, Arc::clone(&row.place)));
+        assert!(self.twins.len() <= TWINS_MAX, "twins are bounded");
+        (row.dir, row.place)
+    }
+
+    /// A program uses `dir`, which lies at `place`: where a watch tells of the same directory at
+    /// another path, it tells of this one from now on. The other one.
+    pub(super) fn prefer(&mut self, dir: DirectoryId, place: &Arc<Place>) -> Option<Untold> {
+        let is_it = |twin: &(i32, DirectoryId, Arc<Place>)| Arc::ptr_eq(&twin.2, place);
+        let (number, _, _) = self.twins.remove(self.twins.iter().position(is_it)?)?;
+        // A watch that has ended is followed by one with another number.
+        self.rows.contains_key(&number).then(|| self.add(number, dir, place)).flatten()
     }
 
     /// Ends a watch, known or not.
@@ -91,6 +128,7 @@ impl Watches {
 
     fn remove(&mut self, number: i32) -> Option<Watched> {
         let row = self.rows.remove(&number)?;
+        self.twins.retain(|twin| twin.0 != number);
         self.end(number);
         Some(row)
     }
@@ -136,6 +174,7 @@ impl Watches {
             bytes += EVENT_BYTES + name.len();
             if event.events().contains(ReadFlags::IGNORED) {
                 self.rows.remove(&event.wd());
+                self.twins.retain(|twin| twin.0 != event.wd());
                 continue;
             }
             let is_directory = event.events().contains(ReadFlags::ISDIR);
@@ -179,6 +218,8 @@ impl Drop for Watches {
 
 /// Reads that the kernel reports before their directory is known.
 const EARLY_MAX: usize = 1_024;
+/// Paths that are known of directories with a watch, besides those that it tells of.
+const TWINS_MAX: usize = 64;
 /// Directories that are watched.
 const WATCHES_MAX: usize = 256;
 const BUFFER_BYTES: usize = 16 << 10;
