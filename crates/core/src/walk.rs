@@ -65,7 +65,7 @@ pub struct Walks {
     settings: WalkSettings,
     directories: Directories,
     cursors: Vec<Option<WalkCursor>>,
-    /// Directories whose listing is requested next.
+    /// Directories whose listing is requested next, each once: no more than a window has.
     unlisted: VecDeque<u32>,
     /// Listings in flight that belong to no walk.
     listings: BTreeMap<WalkRequestId, u32>,
@@ -135,6 +135,8 @@ impl Walks {
         let (dir, is_taken) = self.directories.register(parent, &self.settings);
         if is_taken {
             self.forget(dir);
+            self.unlisted.retain(|&other| other != dir);
+            self.listings.retain(|_, other| *other != dir);
         }
         DirectoryId(dir)
     }
@@ -199,7 +201,7 @@ impl Walks {
             return;
         }
         if self.directories.request(dir.0) {
-            self.unlisted.push_back(dir.0);
+            self.want_listing(dir.0);
         }
         match self.directories.parent(dir.0) {
             Some((parent, hash)) => self.meet(parent, hash, Level::Head),

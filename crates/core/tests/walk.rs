@@ -5,6 +5,8 @@
 
 #[path = "walk/bounds.rs"]
 mod bounds;
+#[path = "walk/listings.rs"]
+mod listings;
 #[path = "walk/orders.rs"]
 mod orders;
 #[path = "walk/polled.rs"]

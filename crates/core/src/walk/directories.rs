@@ -64,6 +64,10 @@ struct Directory {
     /// Hashes of names that were used while there was no listing, the last ones.
     unlisted: VecDeque<u64>,
     is_requested: bool,
+    /// Listings that failed, one after the other.
+    failures: u8,
+    /// Uses until the listing is worth requesting again.
+    waits: u16,
     /// The first entry whose read was told: each one is told from there on.
     told_from: Option<u16>,
     last_use: u64,
@@ -154,7 +158,11 @@ impl Directories {
         };
         directory.unlisted.clear();
         (directory.is_requested, directory.told_from) = (false, None);
-        let Some(listing) = directory.listing.take() else { return false };
+        if directory.listing.is_none() {
+            return false;
+        }
+        self.tell_parent(dir, false);
+        let listing = self.directory_mut(dir).listing.take().expect("it is there");
         self.entries -= listing.rows.len();
         self.listed -= 1;
         self.dropped += 1;
@@ -177,7 +185,7 @@ impl Directories {
         self.listed += 1;
         let directory = self.directory_mut(dir);
         directory.listing = Some(Listing { rows, by_hash, sequences });
-        directory.is_requested = true;
+        (directory.is_requested, directory.failures, directory.waits) = (true, 0, 0);
         let used = core::mem::take(&mut directory.unlisted);
         for hash in used {
             if let Some(spot) = self.find(dir, hash) {
@@ -188,6 +196,23 @@ impl Directories {
         let children: Vec<_> = self.children.range(own).map(|(key, &at)| (key.1, at)).collect();
         for (hash, child) in children {
             self.directory_mut(child).spot = self.find(dir, hash);
+            self.tell_parent(child, true);
+        }
+        self.tell_parent(dir, true);
+    }
+
+    /// Has the sequences of the parent of `dir` know whether something is listed in `dir`: once
+    /// that, or its place in the parent, is known, and before either is not any more.
+    fn tell_parent(&mut self, dir: u32, is_listed: bool) {
+        let directory = self.directory(dir);
+        let has_entries = directory.listing.as_ref().is_some_and(|it| !it.rows.is_empty());
+        let Some(spot) = directory.spot.filter(|_| has_entries) else { return };
+        if self.child(spot) != Some(dir) {
+            return;
+        }
+        let above = self.directory_mut(spot.dir).listing.as_mut();
+        for sequence in &mut above.expect("a spot is in a listing").sequences {
+            sequence.set_listed(spot.index, is_listed);
         }
     }
 
@@ -279,6 +304,25 @@ impl Directories {
         directory.unlisted.len() >= RECOGNISED_AFTER && self.request(dir)
     }
 
+    /// The listing of `dir` was requested for itself and has failed, maybe for a reason that passes:
+    /// it is requested again after [`RETRIED_AFTER`] uses, and after ever more, but not for ever.
+    pub(super) fn fail(&mut self, dir: u32) {
+        let directory = self.directory_mut(dir);
+        if directory.listing.is_some() || directory.failures >= RETRIES_MAX {
+            return;
+        }
+        directory.waits = RETRIED_AFTER.pow(u32::from(directory.failures) + 1);
+        directory.failures += 1;
+        directory.is_requested = false;
+    }
+
+    /// The listing of `dir` was to be requested, and is not for now.
+    pub(super) fn withdraw(&mut self, dir: u32) {
+        if self.is_known(dir) && !self.is_listed(dir) {
+            self.directory_mut(dir).is_requested = false;
+        }
+    }
+
     /// Whether the listing of `dir` is to be requested: it is neither there nor requested before,
     /// for itself or by a walk.
     pub(super) fn request(&mut self, dir: u32) -> bool {
@@ -287,6 +331,10 @@ impl Directories {
             return false;
         }
         let directory = self.directory_mut(dir);
+        if directory.waits > 0 {
+            directory.waits -= 1;
+            return false;
+        }
         !core::mem::replace(&mut directory.is_requested, true)
     }
 
@@ -408,3 +456,8 @@ pub(super) const RECOGNISED_AFTER: usize = 3;
 /// Longer ones, and those with digits, tell entries apart instead of naming what they are.
 const SUFFIX_BYTES_MAX: usize = 8;
 const SUFFIXES: u64 = 253;
+/// Uses of a directory after which a listing that failed is requested again: so many, then each
+/// time so many times as many.
+const RETRIED_AFTER: u16 = 8;
+/// Times that a listing is requested again.
+const RETRIES_MAX: u8 = 3;

@@ -21,6 +21,22 @@ use super::{DirectoryId, EntryKind, Spot, WalkOutcome, WalkRequest, WalkRequestI
 use crate::units::Nanos;
 
 impl Walks {
+    /// The listing of `dir` is requested once there is room. Of more than a window, that which has
+    /// waited longest is left out: the program is elsewhere by now, and comes back to be met again.
+    pub(super) fn want_listing(&mut self, dir: u32) {
+        if self.unlisted.contains(&dir) {
+            return;
+        }
+        let max = self.settings.window_max as usize;
+        if self.unlisted.len() >= max
+            && let Some(oldest) = self.unlisted.pop_front()
+        {
+            self.directories.withdraw(oldest);
+        }
+        self.unlisted.push_back(dir);
+        assert!(self.unlisted.len() <= max, "listings that wait are bounded");
+    }
+
     /// Appends up to `room` requests to `out`: listings, then what is ahead of each walk, in its
     /// order; of the walk that went on last first.
     pub fn issue(&mut self, room: usize, out: &mut Vec<WalkRequest>) {
@@ -146,7 +162,10 @@ impl Walks {
 
     /// The request `id` has ended. The listing of a directory is given before.
     pub fn complete(&mut self, id: WalkRequestId, outcome: WalkOutcome) {
-        if self.listings.remove(&id).is_some() {
+        if let Some(dir) = self.listings.remove(&id) {
+            if outcome == WalkOutcome::Failed {
+                self.directories.fail(dir);
+            }
             return;
         }
         if let Some(used) = self.settled.remove(&id) {

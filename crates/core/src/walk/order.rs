@@ -15,8 +15,10 @@
 //! - Every order is a permutation of all entries of a directory.
 //! - Among orders that fit equally well, the first of the list is taken.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::ops::Bound;
 
 use super::{Entry, EntryKind};
 
@@ -52,10 +54,18 @@ pub(super) const COUNT: usize = NAMES.len();
 #[derive(Debug)]
 pub(super) struct Sequence {
     entries: Permutation,
-    /// The order in which directories are entered, behind all entries, and the first of them.
-    entered: Option<(Permutation, Option<u16>)>,
+    /// The order in which directories are entered, where that is behind all entries.
+    entered: Option<Entered>,
     /// Whether inodes ascend in this order; none of few entries.
     is_by_place: Option<bool>,
+}
+
+/// Directories that are entered behind all entries.
+#[derive(Debug)]
+struct Entered {
+    permutation: Permutation,
+    /// The ranks of those in which something is listed.
+    listed: BTreeSet<u16>,
 }
 
 /// Which entry comes at a rank, and which rank an entry has.
@@ -97,10 +107,7 @@ impl Sequence {
             let is_by_place = permutation.is_by_place(entries);
             return Self { entries: permutation, entered: None, is_by_place };
         };
-        let is_directory =
-            |index: &&u16| entries[usize::from(**index)].kind == EntryKind::Directory;
-        let first = permutation.at.iter().find(is_directory).copied();
-        let entered = Some((permutation, first));
+        let entered = Some(Entered { permutation, listed: BTreeSet::new() });
         let permutation = Permutation::new(before, entries);
         let is_by_place = permutation.is_by_place(entries);
         Self { entries: permutation, entered, is_by_place }
@@ -127,20 +134,33 @@ impl Sequence {
         self.entered.is_some()
     }
 
-    /// The directory that is entered first, where they are entered behind all entries.
-    pub(super) fn first_entered(&self) -> Option<u16> {
-        self.entered.as_ref().and_then(|&(_, first)| first)
+    /// Something is listed in the directory `index` from now on, or nothing any more.
+    pub(super) fn set_listed(&mut self, index: u16, is_listed: bool) {
+        let Some(Entered { permutation, listed }) = &mut self.entered else { return };
+        let rank = permutation.rank[usize::from(index)];
+        if is_listed {
+            listed.insert(rank);
+        } else {
+            listed.remove(&rank);
+        }
+        assert!(listed.len() <= permutation.at.len(), "a directory is an entry");
     }
 
-    /// The directory that is entered after `index`, likewise.
-    pub(super) fn entered_after(&self, index: u16) -> Option<u16> {
-        self.entered.as_ref().and_then(|(permutation, _)| permutation.after(index))
+    /// The directory with something listed that is entered first, or first after `index`, where
+    /// they are entered behind all entries.
+    pub(super) fn listed_after(&self, index: Option<u16>) -> Option<u16> {
+        let Entered { permutation, listed } = self.entered.as_ref()?;
+        let after = index.map_or(Bound::Unbounded, |index| {
+            Bound::Excluded(permutation.rank[usize::from(index)])
+        });
+        let &rank = listed.range((after, Bound::Unbounded)).next()?;
+        Some(permutation.at[usize::from(rank)])
     }
 
     /// Where the entry `index` comes in its directory, or, if it is `entered`, what lies in it.
     pub(super) fn rank(&self, index: u16, entered: bool) -> (bool, u16) {
         match &self.entered {
-            Some((permutation, _)) if entered => (true, permutation.rank[usize::from(index)]),
+            Some(late) if entered => (true, late.permutation.rank[usize::from(index)]),
             _ => (false, self.entries.rank[usize::from(index)]),
         }
     }

@@ -5,8 +5,8 @@
 //!         b: x  y      a directory that is not entered, or not listed yet, is one entry
 //! ```
 //! # Invariants
-//! - Each step costs as much as the directories that it leaves; a pass over entries is bounded by
-//!   its caller.
+//! - Each step costs as much as the directories that it leaves, however many of those beside them
+//!   are not listed; a pass over entries is bounded by its caller.
 
 use super::Spot;
 use super::directories::Directories;
@@ -56,8 +56,7 @@ impl Directories {
         if let Some(index) = sequence.after(at.index) {
             return Some(Spot { dir: at.dir, index });
         }
-        let entered = sequence.first_entered().filter(|_| enters);
-        if let Some(inner) = self.enter_from(order, at.dir, entered) {
+        if enters && let Some(inner) = self.enter_after(order, at.dir, None) {
             return Some(inner);
         }
         self.after_directory(order, at.dir, enters, top)
@@ -76,8 +75,8 @@ impl Directories {
             let above = self.spot_of(dir)?;
             let sequence = self.sequence(above.dir, order)?;
             if sequence.enters_late() {
-                let entered = sequence.entered_after(above.index).filter(|_| enters);
-                if let Some(inner) = self.enter_from(order, above.dir, entered) {
+                if enters && let Some(inner) = self.enter_after(order, above.dir, Some(above.index))
+                {
                     return Some(inner);
                 }
             } else if let Some(index) = sequence.after(above.index) {
@@ -95,17 +94,13 @@ impl Directories {
         Some(Spot { dir, index })
     }
 
-    /// The first entry in the directories of `dir` that are entered behind all entries, from
-    /// `entered` on.
-    fn enter_from(&self, order: usize, dir: u32, entered: Option<u16>) -> Option<Spot> {
-        let mut entered = entered;
-        while let Some(index) = entered {
-            if let Some(inner) = self.first_in(order, Spot { dir, index }) {
-                return Some(inner);
-            }
-            entered = self.sequence(dir, order)?.entered_after(index);
-        }
-        None
+    /// The first entry in the directories of `dir` that are entered behind all entries, from that
+    /// after `index` on.
+    fn enter_after(&self, order: usize, dir: u32, index: Option<u16>) -> Option<Spot> {
+        let index = self.sequence(dir, order)?.listed_after(index)?;
+        let inner = self.first_in(order, Spot { dir, index });
+        assert!(inner.is_some(), "something is listed there");
+        inner
     }
 
     /// Whether `spot` comes before the entry that `chain` belongs to. A directory comes before what

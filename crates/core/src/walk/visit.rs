@@ -34,7 +34,7 @@ impl Walks {
                 Lookup::Absent => {}
                 Lookup::Unlisted => {
                     if self.directories.note_unlisted(dir, hash) {
-                        self.unlisted.push_back(dir);
+                        self.want_listing(dir);
                     }
                 }
             }
