@@ -10,7 +10,7 @@
 //! # Invariants
 //! - Only descendants are followed, found while their parent is; at most [`PROCESSES_MAX`].
 //! - A process that this one has no permission to look into (set-uid, not dumpable, of another
-//!   user) is counted as skipped.
+//!   user) is counted as skipped, also where the system hides that it is there (`hidepid`).
 //! # Sources
 //! `pidfd_open(2)`, proc(5).
 
@@ -41,6 +41,8 @@ pub(crate) struct ProcessTree {
     lists_children: bool,
     seen: u64,
     skipped: u64,
+    /// Processes of which the system shows nothing (`hidepid`), until they end.
+    hidden: BTreeMap<i32, OwnedFd>,
     /// The process that a discovery goes on with.
     discovered: i32,
     polled: Turn,
@@ -82,6 +84,7 @@ impl ProcessTree {
             lists_children,
             seen: 0,
             skipped: 0,
+            hidden: BTreeMap::new(),
             discovered: 0,
             polled: Turn::default(),
             may_attach: may_attach(),
@@ -194,6 +197,7 @@ impl ProcessTree {
     /// Forgets all processes.
     pub(crate) fn clear(&mut self) {
         self.processes.clear();
+        self.hidden.clear();
     }
 
     /// The processes that have ended. What they did until then can be told before they are
@@ -259,6 +263,7 @@ impl ProcessTree {
             is_over = allowance.is_over();
         }
         let seen = self.seen;
+        self.hidden.retain(|_, pidfd| !has_ended(pidfd));
         for (child, parent) in children {
             if !self.processes.contains_key(&child) && self.processes.len() < PROCESSES_MAX {
                 self.add(child, parent);
@@ -327,6 +332,12 @@ impl ProcessTree {
             self.seen += 1;
             let before = self.processes.insert(pid, process);
             assert!(before.is_none(), "process {pid} is followed twice");
+        } else if self.hidden.len() < PROCESSES_MAX
+            && !self.hidden.contains_key(&pid)
+            && let Some(pidfd) = hidden(pid)
+        {
+            self.skipped += 1;
+            self.hidden.insert(pid, pidfd);
         }
     }
 }
@@ -350,18 +361,23 @@ impl Process {
     fn discover(&mut self, now: Nanos, allowance: Allowance, sink: &mut dyn AccessSink) -> bool {
         let folder = self.folder.as_fd();
         let found = self.files.discover(folder, self.processor, allowance);
-        let is_denied = matches!(found, Err(Errno::ACCESS | Errno::PERM));
-        self.is_permitted = !is_denied || self.is_exiting();
+        self.is_permitted = !matches!(found, Err(why) if self.is_denied(why));
         let Ok(is_cut) = found else { return false };
         // Where mappings cannot be read there is nothing to follow.
         let mappings = self.mappings.discover(folder, now, allowance, sink);
         is_cut || mappings == Some(false)
     }
 
-    /// Whether it is about to end: the kernel lets other users than root look into it no longer.
-    fn is_exiting(&self) -> bool {
-        let stat = procfs::open_in(self.folder.as_fd(), "stat");
-        stat.is_none_or(|stat| procfs::read(&stat, procfs::text::is_exiting) != Some(false))
+    /// Whether `why` it could not be looked into is that it is another user's, or hidden as one. Of
+    /// one that is about to end, the kernel shows less to all but root, and has no files.
+    fn is_denied(&self, why: Errno) -> bool {
+        match procfs::try_open_in(self.folder.as_fd(), "stat") {
+            Ok(stat) => {
+                let is_exiting = procfs::read(&stat, procfs::text::is_exiting) != Some(false);
+                matches!(why, Errno::ACCESS | Errno::PERM) && !is_exiting
+            }
+            Err(why) => hides(why) && !has_ended(&self.pidfd),
+        }
     }
 
     /// Whether it has used no processor since all was found that it had: without one it opens,
@@ -379,6 +395,19 @@ impl Process {
         }
         procfs::threads(folder, procfs::PARENTS_MAX).for_each(of);
     }
+}
+
+/// The process `pid`, if it lives and the system shows nothing of it.
+fn hidden(pid: i32) -> Option<OwnedFd> {
+    let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+    let stat = open(format!("/proc/{pid}/stat"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    // A process that has ended by now may have ended before.
+    (stat.is_err_and(hides) && !has_ended(&pidfd)).then_some(pidfd)
+}
+
+/// Whether the system answers so where it shows nothing of a process.
+fn hides(why: Errno) -> bool {
+    matches!(why, Errno::NOENT | Errno::ACCESS | Errno::PERM)
 }
 
 fn has_ended(pidfd: &OwnedFd) -> bool {
