@@ -104,7 +104,7 @@ fn every_command_with_a_table_prints_its_rows() {
         ("bench streams --device ssd --streams 1 --each 64K",         "readahead",   "streams"),
         ("doctor", "what", "blocked calls"),
         ("sim --list-devices",                                        "name",        "hdd"),
-        ("sim --list-policies",                                       "name",        "lru"),
+        ("sim --list-policies",                                       "name",        "fifo"),
         ("reproduce --list fig11-off",                                "row",         "fig11-off"),
     ];
     for (line, name, value) in rows {

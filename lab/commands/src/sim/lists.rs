@@ -10,12 +10,20 @@ use forerun_core::{device, eviction, planner::pace, readahead};
 use forerun_sim::oracle::belady;
 use forerun_sim::prefetch::Prefetch;
 use forerun_sim::{trace, workload};
+use serde::Serialize;
 
 use super::Args;
 use crate::specs::PAGE_BYTES;
 
 /// A name, and what stands behind it.
-type Rows = Vec<(&'static str, String)>;
+#[derive(Serialize)]
+struct Named {
+    name: &'static str,
+    /// Of a policy, what it decides.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    kind: &'static str,
+    what: String,
+}
 
 /// Prints the list of the flag.
 pub(super) fn print(args: &Args) -> Result<()> {
@@ -28,38 +36,40 @@ pub(super) fn print(args: &Args) -> Result<()> {
     } else {
         rows(device::NAMES.iter().copied().zip(device::SUMMARIES.iter().copied()))
     };
-    let named = rows.iter().map(|(name, what)| object! { name: *name, what: what.trim_end() });
-    let all = object! { names: named.collect::<Vec<_>>() };
     let files = Output { path: args.output.clone(), form: args.form };
     files.check()?;
-    files.print(&all, &["names"], || text(&rows))
+    files.print(&object! { names: &rows }, &["names"], || text(&rows))
 }
 
-fn text(rows: &Rows) -> String {
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let line = |(name, what): &(&str, String)| format!("{name:width$}  {}\n", what.trim_end());
+fn text(rows: &[Named]) -> String {
+    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+    let kinds = rows.iter().map(|row| row.kind.len()).max().unwrap_or(0);
+    let line = |Named { name, kind, what }: &Named| {
+        let kind = if kinds == 0 { String::new() } else { format!("{kind:kinds$} ") };
+        format!("{name:width$}  {kind}{what}").trim_end().to_owned() + "\n"
+    };
     rows.iter().map(line).collect()
 }
 
-fn rows(names: impl Iterator<Item = (&'static str, &'static str)>) -> Rows {
-    names.map(|(name, what)| (name, what.to_owned())).collect()
+fn rows(names: impl Iterator<Item = (&'static str, &'static str)>) -> Vec<Named> {
+    names.map(|(name, what)| Named { name, kind: "", what: what.to_owned() }).collect()
 }
 
-fn policies() -> Result<Rows> {
+fn policies() -> Result<Vec<Named>> {
     let mut rows = Vec::new();
     for name in eviction::NAMES {
         let params = eviction::show(name).map_err(|error| anyhow!("{error}"))?;
-        rows.push((*name, format!("replacement {}", shown(&params))));
+        rows.push(Named { name, kind: "replacement", what: shown(&params) });
     }
-    let bound = "replacement that knows the future; without --readahead and --device";
-    rows.push((belady::NAME, bound.to_owned()));
+    let bound = "that knows the future; without --readahead and --device";
+    rows.push(Named { name: belady::NAME, kind: "replacement", what: bound.to_owned() });
     for name in readahead::NAMES {
         let made = readahead::make(name, PAGE_BYTES).map_err(|error| anyhow!("{error}"))?;
-        rows.push((*name, format!("readahead   {}", shown(&made.params))));
+        rows.push(Named { name, kind: "readahead", what: shown(&made.params) });
     }
     for name in pace::NAMES {
         let thread = Prefetch::make(name).map_err(|error| anyhow!("{error}"))?;
-        rows.push((*name, format!("prefetch    {}", shown(&thread.params()))));
+        rows.push(Named { name, kind: "prefetch", what: shown(&thread.params()) });
     }
     Ok(rows)
 }
