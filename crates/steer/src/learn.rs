@@ -10,6 +10,7 @@
 //! | module | what |
 //! |---|---|
 //! | `program` | what a list is learned of, and its name |
+//! | `interpreters` | what an interpreter runs |
 //! | `lists` | the lists of a start |
 //! | `format`, `store` | lists as files, and the folder of them |
 //! | `seen` | what a run was seen to use |
@@ -24,6 +25,7 @@
 
 pub(crate) mod fetch;
 pub mod format;
+mod interpreters;
 mod lists;
 mod program;
 mod seen;

@@ -18,12 +18,13 @@ use std::fs::{self, File};
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use forerun_core::hash::FixedState;
 use rustix::fs::{Access, access};
 
 use super::format::{Program, hex};
+use super::interpreters::script_of;
 use super::store::NAME_BYTES_MAX;
 
 impl Program {
@@ -72,43 +73,6 @@ fn found(called: &OsStr, folder: &Path) -> Option<PathBuf> {
     let is_there = |path: &PathBuf| access(path, Access::EXEC_OK).is_ok() && path.is_file();
     let places = env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     env::split_paths(&places).map(|place| folder.join(place).join(called)).find(is_there)
-}
-
-/// What an interpreter runs: the first word that is no flag, as a full path; a module, or text that
-/// is given as a flag.
-fn script_of(executable: &Path, words: &[String], folder: &Path) -> Option<String> {
-    let base = executable.file_name()?.to_string_lossy();
-    let base = base.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.');
-    if STARTERS.contains(&base) {
-        return Some(words.join(" "));
-    }
-    let (_, takes) = INTERPRETERS.iter().find(|(name, _)| *name == base)?;
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        if takes.iter().any(|flag| flag == word) {
-            // A flag with its value: a module, a text to run, an archive.
-            return Some(format!("{word} {}", words.next().map_or("", String::as_str)));
-        }
-        if !word.starts_with('-') && !word.is_empty() {
-            let path = folder.join(word);
-            let path = fs::canonicalize(&path).unwrap_or_else(|_| plain(&path));
-            return Some(path.to_string_lossy().into_owned());
-        }
-    }
-    None
-}
-
-/// `path` without `.` and `..`.
-fn plain(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => drop(out.pop()),
-            Component::CurDir => {}
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 /// The build id of `executable`, else its size and the time of its last change.
@@ -172,30 +136,6 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// Interpreters by the name of their executable, without a version, and the flags that say what
-/// they run.
-const INTERPRETERS: &[(&str, &[&str])] = &[
-    ("python", &["-m", "-c"]),
-    ("pypy", &["-m", "-c"]),
-    ("perl", &["-e", "-E"]),
-    ("ruby", &["-e"]),
-    ("node", &["-e", "--eval", "-p", "--print"]),
-    ("java", &["-jar", "-m", "--module"]),
-    ("php", &["-r"]),
-    ("lua", &["-e"]),
-    ("Rscript", &["-e"]),
-    ("julia", &["-e"]),
-    ("sh", &["-c"]),
-    ("bash", &["-c"]),
-    ("dash", &["-c"]),
-    ("zsh", &["-c"]),
-    ("busybox", &["-c"]),
-];
-/// Programs that become the one that their words name.
-const STARTERS: &[&str] = &[
-    "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "time", "timeout", "taskset", "chrt",
-    "numactl", "prlimit", "setarch", "unshare", "chroot", "xargs", "sudo", "su", "setpriv",
-];
 /// Where programs are without `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 const WORDS_MAX: usize = 1_024;
@@ -211,28 +151,6 @@ const BUILD_ID: u32 = 3;
 mod tests {
     use super::*;
     use crate::learn::store::check_name;
-
-    #[test]
-    fn interpreters_are_known_by_what_they_run() {
-        #[rustfmt::skip]
-        let rows = [ // executable           words                      what runs
-            ("/usr/bin/python3.11",          "train.py 1",              Some("/w/train.py")),
-            ("/usr/bin/python3.11",          "-u ./a/../train.py",      Some("/w/train.py")),
-            ("/usr/bin/python3.11",          "-m pytest -x",            Some("-m pytest")),
-            ("/usr/bin/python3.11",          "-c import",               Some("-c import")),
-            ("/usr/bin/python3.11",          "",                        None),
-            ("/usr/bin/perl",                "/b/x.pl",                 Some("/b/x.pl")),
-            ("/usr/lib/jvm/bin/java",        "-Xmx1g -jar app.jar",     Some("-jar app.jar")),
-            ("/usr/bin/bash",                "-c ls",                   Some("-c ls")),
-            ("/usr/bin/git",                 "status",                  None),
-            ("/usr/bin/env",                 "A=1 git status",          Some("A=1 git status")),
-        ];
-        for (executable, words, expected) in rows {
-            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-            let script = script_of(Path::new(executable), &words, Path::new("/w"));
-            assert_eq!(script.as_deref(), expected, "{executable} {words:?}");
-        }
-    }
 
     #[test]
     fn each_part_makes_another_list_with_a_name_that_can_be_one() {
