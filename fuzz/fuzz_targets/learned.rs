@@ -7,11 +7,12 @@
 //! ```
 //! # Invariants
 //! - What reads is written and reads as the same, joined with itself and moved as well.
-//! - A replay requests each entry once, within its budget, and keeps its counts.
+//! - A replay requests each entry once, within its budget, and keeps its counts; of no version of a
+//!   file more is fetched than the replay was charged.
 //! - No pipe, device, socket or leased file of the folder is opened, whatever a list says.
 #![no_main]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -23,7 +24,7 @@ use std::sync::OnceLock;
 use std::{env, process};
 
 use forerun_core::learned::replay::{AHEAD_MAX, Replay, ReplayEntry};
-use forerun_core::learned::{LearnedEntry, LearnedKind, LearnedList, Observed, Version};
+use forerun_core::learned::{LearnedEntry, LearnedKind, LearnedList, Observed, Version, charged};
 use forerun_core::units::Nanos;
 use forerun_steer::learn::format::LearnedFile;
 use forerun_steer::learn::{rebased, warm};
@@ -82,22 +83,30 @@ fn read_again(list: &LearnedList) {
 /// Lists of several runs and machines are lists.
 fn join(list: &LearnedList) {
     let mut joined = list.clone();
-    let run = list
-        .entries()
-        .iter()
-        .zip(0..)
-        .map(|(entry, at)| Observed { entry: entry.clone(), is_seen: at % 3 > 0 });
+    let run = list.entries().iter().zip(0..).map(|(entry, at)| Observed {
+        entry: entry.clone(),
+        unseen: (0..at % 4).map(|at| at * 4096..at * 8192).collect(),
+        is_seen: at % 3 > 0,
+    });
     joined.merge(run.collect());
     joined.merge_list(list);
     let paths: BTreeSet<_> = joined.entries().iter().map(|entry| &entry.path).collect();
     assert_eq!(paths.len(), joined.entries().len(), "each path once");
     read_again(&joined);
     for entry in joined.entries() {
-        let now = Version { bytes: entry.version.bytes / 2, ..entry.version };
-        for ranges in [entry.ranges_of(entry.version), entry.ranges_of(now)] {
-            assert!(ranges.is_sorted_by(|a, b| a.end < b.start), "apart and in order");
+        assert!(entry.ranges.is_sorted_by(|a, b| a.end <= b.start), "in order");
+        assert!(entry.histories.is_empty() || entry.histories.len() == entry.ranges.len());
+    }
+    for entry in joined.trusted() {
+        assert!(entry.ranges.is_sorted_by(|a, b| a.end < b.start), "apart and in order");
+        for bytes in [entry.version.bytes, entry.version.bytes / 2, 4 << 20] {
+            let now = Version { bytes, ..entry.version };
+            for allowed in [entry.bytes_charged(), entry.bytes_max(), u64::MAX] {
+                let ranges = entry.ranges_of(now, allowed);
+                assert!(charged(&ranges) <= allowed.min(entry.bytes_max()), "{entry:?} {now:?}");
+                assert!(ranges.iter().all(|range| range.end <= bytes));
+            }
         }
-        assert!(entry.ranges_of(now).iter().all(|range| range.end <= now.bytes));
     }
 }
 
@@ -107,7 +116,8 @@ fn replay(list: &LearnedList, calls: &[u8]) {
         .trusted()
         .map(|entry| ReplayEntry {
             first: entry.first,
-            bytes: entry.bytes() % (BUDGET * 2),
+            bytes: entry.bytes_charged() % (BUDGET * 2),
+            bytes_max: entry.bytes_max() % (BUDGET * 2) + BUDGET * 2,
             ranges: entry.ranges.len() as u64,
             place: entry.version.inode,
             is_judged: entry.kind == LearnedKind::Read,
@@ -116,6 +126,8 @@ fn replay(list: &LearnedList, calls: &[u8]) {
     let mut replay = Replay::new(entries.iter().copied());
     let (mut requested, mut used) = (BTreeSet::new(), BTreeSet::new());
     let (mut in_flight, mut now) = (Vec::new(), Nanos(0));
+    // What requests may fetch, and what those that have ended did.
+    let mut bytes = BTreeMap::new();
     for call in calls.chunks_exact(2) {
         now = Nanos(now.0 + 1 + u64::from(call[1]) * 100_000);
         let index = (usize::from(call[0] >> 2) + usize::from(call[1]) * 64) as u32;
@@ -130,15 +142,18 @@ fn replay(list: &LearnedList, calls: &[u8]) {
                     let entry = entries[index as usize];
                     let is_large = entry.ranges > 4 || entry.bytes > 8 << 20;
                     assert!(is_large || !used.contains(&index), "what is used is not requested");
+                    bytes.insert(index, replay.allowed_bytes(index));
                     in_flight.push(index);
                 }
             }
             1 if !in_flight.is_empty() => {
                 let index = in_flight.swap_remove(index as usize % in_flight.len());
                 let took = (call[1] % 4 > 0).then_some(Nanos(now.0 / 2));
-                replay.complete(index, took, call[1] % 3 > 0);
+                let fetched = replay.allowed_bytes(index) >> (call[1] % 5);
+                bytes.insert(index, fetched);
+                replay.complete(index, took, fetched, call[1] % 3 > 0);
             }
-            1 => replay.complete(index, None, true),
+            1 => replay.complete(index, None, 0, true),
             _ if (index as usize) < entries.len() => {
                 replay.used(now, index);
                 used.insert(index);
@@ -146,8 +161,7 @@ fn replay(list: &LearnedList, calls: &[u8]) {
             _ => replay.used(now, index),
         }
         let stats = replay.stats();
-        let ahead: u64 =
-            requested.difference(&used).map(|&index| entries[index as usize].bytes).sum();
+        let ahead: u64 = requested.difference(&used).map(|index| bytes[index]).sum();
         assert_eq!(replay.ahead_bytes(), ahead);
         assert!(ahead <= BUDGET && replay.distance() <= AHEAD_MAX);
         assert_eq!(replay.in_flight(), in_flight.len());
@@ -220,6 +234,7 @@ impl Folder {
             ranges: vec![range.clone(), 0..range.start.min(4096)],
             version,
             history: how >> 1,
+            histories: if how & 8 > 0 { vec![*to, *from] } else { vec![] },
         }
     }
 

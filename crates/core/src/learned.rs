@@ -5,17 +5,21 @@
 //!   list of another machine -----------merge_list--^
 //! ```
 //! What one run used is asked for at the next start. From the third run on that is what two of the
-//! last three used, so that what was used by chance leaves the list by itself.
+//! last three used, so that what was used by chance leaves the list by itself; of a file the same
+//! goes for each of its ranges. A list of which three runs on end used little is learned anew.
 //!
 //! # Invariants
 //! - A list has each path once, and at most [`ENTRIES_MAX`] entries; those that were trusted least
 //!   and used latest go first.
-//! - An entry has at most [`RANGES_MAX`] ranges, in order, none touching another, and a list
-//!   [`RANGES_ALL_MAX`] in all.
+//! - An entry has at most [`RANGES_MAX`] ranges, in order, none touching another that the same runs
+//!   used, and a list [`RANGES_ALL_MAX`] in all.
+//! - Of no version of a file more is fetched than the bytes that are allowed, which are what the
+//!   request is charged.
 //! - The same runs in the same order give the same list.
 //! # Sources
 //! Android's `IORap` and FAST (FAST'11): lists of several runs, merged.
 
+mod ranges;
 pub mod replay;
 pub mod used;
 
@@ -24,7 +28,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use crate::planner::PAGE_BYTES;
 use crate::units::Nanos;
+use ranges::{Span, after_run, joined, layered};
 
 /// What a program does with a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,13 +96,17 @@ pub struct LearnedEntry {
     pub version: Version,
     /// Which of the last runs used it: bit 0 is the last.
     pub history: u8,
+    /// The same of each range; none where all of them are as the entry.
+    pub histories: Vec<u8>,
 }
 
 /// What a run tells of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// What was used; the history counts for nothing.
+    /// What was used; the histories count for nothing.
     pub entry: LearnedEntry,
+    /// Ranges of which no use would be seen, as they were there before the program came to them.
+    pub unseen: Vec<Range<u64>>,
     /// Whether a use was seen. Of what was there before the program came to it a use may not be
     /// visible: then the history says what it said before.
     pub is_seen: bool,
@@ -106,6 +116,8 @@ pub struct Observed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LearnedList {
     runs: u64,
+    /// Which of the last runs that could be judged used little of it: bit 0 is the last.
+    poor: u8,
     entries: Vec<LearnedEntry>,
 }
 
@@ -116,11 +128,38 @@ impl LearnedList {
     pub fn new(runs: u64, entries: impl IntoIterator<Item = LearnedEntry>) -> Self {
         let mut by_path = BTreeMap::new();
         for mut entry in entries {
-            entry.ranges = joined(entry.ranges);
             entry.history &= HISTORY;
+            if entry.histories.len() == entry.ranges.len() && !entry.ranges.is_empty() {
+                entry.set(layered(entry.spans()));
+            } else {
+                entry.uniform(entry.ranges.clone());
+            }
             by_path.entry(entry.path.clone()).or_insert(entry);
         }
         Self::of(runs, by_path)
+    }
+
+    /// The list, of which the last runs used little as `poor` says: bit 0 is the last.
+    #[must_use]
+    pub fn with_poor(self, poor: u8) -> Self {
+        Self { poor: poor & HISTORY, ..self }
+    }
+
+    /// See [`LearnedList::with_poor`].
+    #[must_use]
+    pub fn poor(&self) -> u8 {
+        self.poor
+    }
+
+    /// Takes in how much of it the last run used, in percent of what could be judged, and none
+    /// where that was too little. Once three runs on end used less than [`replay::PRECISION_HALF`]
+    /// percent nothing of it is left: it is learned anew.
+    pub fn judge(&mut self, precision: Option<u32>) {
+        let Some(precision) = precision else { return };
+        self.poor = (self.poor << 1 | u8::from(precision < replay::PRECISION_HALF)) & HISTORY;
+        if self.poor == HISTORY {
+            *self = Self::default();
+        }
     }
 
     fn of(runs: u64, by_path: BTreeMap<Box<[u8]>, LearnedEntry>) -> Self {
@@ -138,7 +177,7 @@ impl LearnedList {
         }
         entries.sort_by(|a, b| (a.first, &a.path).cmp(&(b.first, &b.path)));
         assert!(entries.len() <= ENTRIES_MAX, "a list has a bound");
-        Self { runs, entries }
+        Self { runs, poor: 0, entries }
     }
 
     /// How many runs it comes from.
@@ -153,15 +192,34 @@ impl LearnedList {
         &self.entries
     }
 
-    /// The entries that the next run is expected to use, by first use.
-    pub fn trusted(&self) -> impl Iterator<Item = &LearnedEntry> {
-        self.entries.iter().filter(|entry| self.is_trusted(entry))
+    /// The entries that the next run is expected to use, by first use, with the ranges that it is
+    /// expected to use of them.
+    pub fn trusted(&self) -> impl Iterator<Item = LearnedEntry> {
+        let trusted = self.entries.iter().filter(|entry| self.is_trusted(entry));
+        trusted.map(|entry| {
+            let ranges = self.trusted_ranges(entry);
+            LearnedEntry { ranges, histories: Vec::new(), path: entry.path.clone(), ..*entry }
+        })
     }
 
     /// Whether the next run is expected to use `entry`.
     #[must_use]
     pub fn is_trusted(&self, entry: &LearnedEntry) -> bool {
-        let seen = (entry.history & HISTORY).count_ones();
+        self.are_trusted(entry.history)
+    }
+
+    /// The ranges of `entry` that the next run is expected to use.
+    fn trusted_ranges(&self, entry: &LearnedEntry) -> Vec<Range<u64>> {
+        if entry.histories.is_empty() {
+            return entry.ranges.clone();
+        }
+        let spans = entry.spans().into_iter().filter(|(_, runs)| self.are_trusted(*runs));
+        joined(spans.map(|(range, _)| range).collect())
+    }
+
+    /// Whether what these of the last `runs` used is expected to be used again.
+    fn are_trusted(&self, runs: u8) -> bool {
+        let seen = (runs & HISTORY).count_ones();
         if self.runs < RUNS_OF_MAJORITY { seen > 0 } else { seen >= MAJORITY }
     }
 
@@ -170,29 +228,38 @@ impl LearnedList {
         let before = core::mem::take(&mut self.entries);
         let mut by_path: BTreeMap<Box<[u8]>, LearnedEntry> = BTreeMap::new();
         for mut entry in before {
-            entry.history = (entry.history << 1) & HISTORY;
+            entry.age();
             by_path.insert(entry.path.clone(), entry);
         }
-        for Observed { entry, is_seen } in run {
+        for Observed { mut entry, unseen, is_seen } in run {
             match by_path.get_mut(&entry.path) {
-                Some(known) => known.take_in(entry, is_seen),
+                Some(known) => known.take_in(entry, &unseen, is_seen),
                 None if is_seen => {
-                    let entry = LearnedEntry { history: 1, ranges: joined(entry.ranges), ..entry };
+                    entry.history = 1;
+                    entry.uniform(entry.ranges.clone());
                     by_path.insert(entry.path.clone(), entry);
                 }
                 None => {}
             }
         }
         by_path.retain(|_, entry| entry.history != 0);
-        *self = Self::of(self.runs.saturating_add(1), by_path);
+        let (runs, poor) = (self.runs.saturating_add(1), self.poor);
+        *self = Self::of(runs, by_path).with_poor(poor);
         assert!(self.entries.is_sorted_by_key(|entry| entry.first), "entries go by first use");
     }
 
     /// Takes in `other`, a list of the same program from elsewhere: what either trusts is trusted.
     pub fn merge_list(&mut self, other: &Self) {
-        let trusted = |list: &Self, entry: &LearnedEntry| LearnedEntry {
-            history: if list.is_trusted(entry) { HISTORY } else { 1 },
-            ..entry.clone()
+        let trusted = |list: &Self, entry: &LearnedEntry| {
+            let is_trusted = list.is_trusted(entry);
+            let mut entry = entry.clone();
+            entry.history = if is_trusted { HISTORY } else { 1 };
+            entry.uniform(if is_trusted {
+                list.trusted_ranges(&entry)
+            } else {
+                entry.ranges.clone()
+            });
+            entry
         };
         let mut by_path: BTreeMap<Box<[u8]>, LearnedEntry> = BTreeMap::new();
         let both = [&*self, other];
@@ -220,69 +287,98 @@ impl LearnedEntry {
         self.ranges.iter().map(|range| range.end - range.start).sum()
     }
 
+    /// The bytes that are charged where no more than its ranges are fetched.
+    #[must_use]
+    pub fn bytes_charged(&self) -> u64 {
+        charged(&self.ranges)
+    }
+
+    /// The most that is fetched of any version, if so much is allowed.
+    #[must_use]
+    pub fn bytes_max(&self) -> u64 {
+        let bytes = self.bytes_charged();
+        if self.is_whole() { bytes.max(WHOLE_BYTES) } else { bytes }
+    }
+
+    /// Whether all of the file was used.
+    fn is_whole(&self) -> bool {
+        self.ranges.len() == 1 && self.ranges[0] == (0..self.version.bytes)
+    }
+
+    /// Its ranges, each with the runs that used it.
+    fn spans(&self) -> Vec<Span> {
+        let runs = |at: usize| self.histories.get(at).copied().unwrap_or(self.history) & HISTORY;
+        self.ranges.iter().enumerate().map(|(at, range)| (range.clone(), runs(at))).collect()
+    }
+
+    /// It has `spans`.
+    fn set(&mut self, spans: Vec<Span>) {
+        let is_uniform = spans.iter().all(|(_, runs)| *runs == self.history);
+        (self.ranges, self.histories) = spans.into_iter().unzip();
+        if is_uniform {
+            self.histories.clear();
+        }
+    }
+
+    /// It has `ranges`, all of the runs that used it.
+    fn uniform(&mut self, ranges: Vec<Range<u64>>) {
+        (self.ranges, self.histories) = (joined(ranges), Vec::new());
+    }
+
+    /// One more run has begun.
+    fn age(&mut self) {
+        for history in self.histories.iter_mut().chain([&mut self.history]) {
+            *history = (*history << 1) & HISTORY;
+        }
+    }
+
     /// Takes in what a run tells of the same path.
-    fn take_in(&mut self, now: Self, is_seen: bool) {
+    fn take_in(&mut self, now: Self, unseen: &[Range<u64>], is_seen: bool) {
         if !is_seen {
             // As the run before said.
-            self.history |= (self.history >> 1) & 1;
+            for history in self.histories.iter_mut().chain([&mut self.history]) {
+                *history |= (*history >> 1) & 1;
+            }
             return;
         }
+        let before = self.spans();
         self.history |= 1;
         self.first = now.first;
         let is_other = self.kind != now.kind || self.version.has_changed(now.version);
         if is_other && !now.ranges.is_empty() || self.kind != now.kind {
-            self.ranges = joined(now.ranges);
+            self.uniform(now.ranges);
         } else {
-            let mut ranges = core::mem::take(&mut self.ranges);
-            ranges.extend(now.ranges);
-            self.ranges = joined(ranges);
+            self.set(after_run(before, &now.ranges, unseen));
         }
         (self.kind, self.version) = (now.kind, now.version);
     }
 
     /// The ranges to fetch of the version that is there `now`: those that were used, and of another
-    /// version all of it, or its head, as was used before.
+    /// version all of it, or its head, as was used before; of that `allowed_bytes` at most, which
+    /// are no less than [`LearnedEntry::bytes_charged`].
     #[must_use]
-    pub fn ranges_of(&self, now: Version) -> Vec<Range<u64>> {
+    pub fn ranges_of(&self, now: Version, allowed_bytes: u64) -> Vec<Range<u64>> {
         let Some(first) = self.ranges.first() else { return Vec::new() };
         if !self.version.has_changed(now) {
             let end = now.bytes;
             let inside = self.ranges.iter().map(|range| range.start..range.end.min(end));
             return inside.filter(|range| !range.is_empty()).collect();
         }
-        let is_whole = self.ranges.len() == 1 && *first == (0..self.version.bytes);
-        let head = if is_whole { now.bytes.min(WHOLE_MAX) } else { first.end.min(HEAD_MAX) };
-        let head = head.min(now.bytes);
+        let head =
+            if self.is_whole() { self.bytes_max().min(WHOLE_MAX) } else { first.end.min(HEAD_MAX) };
+        let head = head.min(now.bytes).min(allowed_bytes / PAGE_BYTES * PAGE_BYTES);
         if first.start > 0 || head == 0 { Vec::new() } else { alloc::vec![0..head] }
     }
 }
 
-/// `ranges` in order, those that touch joined, and the nearest joined where there are too many.
-fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    ranges.retain(|range| !range.is_empty());
-    ranges.sort_by_key(|range| (range.start, range.end));
-    let mut out: Vec<Range<u64>> = Vec::new();
-    for range in ranges {
-        match out.last_mut() {
-            Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
-            Some(_) | None => out.push(range),
-        }
-    }
-    if out.len() > RANGES_MAX {
-        let mut gaps: Vec<u64> = out.windows(2).map(|two| two[1].start - two[0].end).collect();
-        gaps.sort_unstable();
-        let closed_max = gaps[out.len() - RANGES_MAX - 1];
-        let mut fewer: Vec<Range<u64>> = Vec::new();
-        for range in out {
-            match fewer.last_mut() {
-                Some(last) if range.start - last.end <= closed_max => last.end = range.end,
-                Some(_) | None => fewer.push(range),
-            }
-        }
-        out = fewer;
-    }
-    assert!(out.len() <= RANGES_MAX, "ranges have a bound");
-    out
+/// The bytes that a fetch of `ranges` is charged: those of the pages that they touch.
+#[must_use]
+pub fn charged(ranges: &[Range<u64>]) -> u64 {
+    let of = |range: &Range<u64>| {
+        let end = range.end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(range.end);
+        if range.is_empty() { 0 } else { end - range.start / PAGE_BYTES * PAGE_BYTES }
+    };
+    ranges.iter().map(of).fold(0, u64::saturating_add)
 }
 
 /// A file up to here is learned whole; of a larger one, what is used.
@@ -298,7 +394,7 @@ const HISTORY: u8 = 0b111;
 /// From so many runs on an entry needs a majority of the last three.
 const RUNS_OF_MAJORITY: u64 = 3;
 const MAJORITY: u32 = 2;
-/// Of another version than the one that was read whole no more is fetched.
+/// Of another version than the one that was read whole no more is fetched, whatever is allowed.
 const WHOLE_MAX: u64 = 4 << 20;
 /// Of another version than the one that was read in part no more is fetched.
 const HEAD_MAX: u64 = 128 << 10;

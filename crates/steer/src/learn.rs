@@ -14,6 +14,7 @@
 //! | `lists` | the lists of a start |
 //! | `format`, `store` | lists as files, and the folder of them |
 //! | `seen` | what a run was seen to use |
+//! | `namespaces` | processes that see the same files |
 //! | `watches` | directories whose files are read |
 //! | `fetch` | what a worker does for a path |
 //! | `warm` | all of a list, for a machine that is new |
@@ -21,12 +22,15 @@
 //! # Invariants
 //! - Whatever becomes of lists, the program runs on; the statistics say why one was
 //!   not used or saved.
+//! - Nothing is learned of what another root or mount namespace shows, nor of what its file system
+//!   keeps in memory.
 //! - At most 192 paths are with workers; a file system that does not answer holds these.
 
 pub(crate) mod fetch;
 pub mod format;
 mod interpreters;
 mod lists;
+mod namespaces;
 mod program;
 mod seen;
 pub mod store;
@@ -49,10 +53,10 @@ use forerun_core::learned::{
 };
 use forerun_core::units::{FileId, Nanos};
 use forerun_core::walk::depth::{WalkDepth, was_cached};
-use rustix::fs::{CWD, readlinkat};
 
 use crate::kernel::Stat;
 use crate::observe::access::{CursorId, EntryAccess, EntryCall};
+use crate::open::is_in_memory;
 use crate::pool::{Pool, PoolBounds};
 use crate::tasks::ThreadRoom;
 use crate::wire::wire;
@@ -60,6 +64,7 @@ use fetch::{Done, Found, Job, Tools, What, work};
 use format::LearnedFile;
 pub use lists::{PlannedLists, planned, read_file};
 use lists::{Target, lists_of};
+use namespaces::Namespaces;
 use seen::{Listed, Seen};
 pub use warm::{ListReport, rebased, warm};
 
@@ -160,8 +165,11 @@ pub(crate) struct Learner {
     cursors: BTreeMap<CursorId, Box<[u8]>>,
     /// The paths of files that are prefetched for readers.
     files: BTreeMap<FileId, Box<[u8]>>,
-    /// Whether processes see the same tree as this one.
-    processes: BTreeMap<i32, bool>,
+    namespaces: Namespaces,
+    /// Whether the file systems of these devices keep all in memory.
+    in_memory: BTreeMap<u64, bool>,
+    /// Whether what was fetched comes of the list that is learned alone.
+    is_judged: bool,
     tools: Arc<Tools>,
     pool: Pool<Job, Done>,
     stats: LearnedStats,
@@ -181,7 +189,8 @@ impl Learner {
             return None;
         }
         let (target, list, stats) = lists_of(settings, started);
-        Some(Self::new(target, &list, stats, running, room))
+        let is_judged = settings.files.is_empty();
+        Some(Self { is_judged, ..Self::new(target, &list, stats, running, room) })
     }
 
     fn new(
@@ -191,13 +200,14 @@ impl Learner {
         running: Arc<AtomicU64>,
         room: ThreadRoom,
     ) -> Self {
-        let entries: Vec<Arc<LearnedEntry>> = list.trusted().cloned().map(Arc::new).collect();
+        let entries: Vec<Arc<LearnedEntry>> = list.trusted().map(Arc::new).collect();
         assert!(entries.len() <= ENTRIES_MAX, "a list has a bound");
         let places = entries.iter().zip(0..).map(|(entry, at)| (entry.path.clone(), at)).collect();
         let bounds = PoolBounds { jobs_max: JOBS_MAX, threads_max: JOBS_MAX, name: "learned" };
         let replay = Replay::new(entries.iter().map(|entry| ReplayEntry {
             first: entry.first,
-            bytes: entry.bytes(),
+            bytes: entry.bytes_charged(),
+            bytes_max: entry.bytes_max(),
             ranges: entry.ranges.len() as u64,
             place: entry.version.inode,
             is_judged: entry.kind == LearnedKind::Read,
@@ -217,7 +227,9 @@ impl Learner {
             seen: Seen::default(),
             cursors: BTreeMap::new(),
             files: BTreeMap::new(),
-            processes: BTreeMap::new(),
+            namespaces: Namespaces::new(),
+            in_memory: BTreeMap::new(),
+            is_judged: true,
             tools: Arc::new(Tools::new()),
             pool: Pool::new(bounds, running, room, work),
         };
@@ -281,7 +293,7 @@ impl Learner {
         assert!(next.len() <= self.pool.room(), "no more requests than there is room for");
         for index in next {
             let entry = Arc::clone(&self.entries[index as usize]);
-            self.push(What::Fetch(index, entry));
+            self.push(What::Fetch(index, entry, self.replay.allowed_bytes(index)));
         }
     }
 
@@ -320,7 +332,7 @@ impl Learner {
     fn take_in(&mut self, now: Nanos, done: Done) {
         let Done { what, found, took, is_watched, is_rotational } = done;
         match what {
-            What::Fetch(index, entry) => {
+            What::Fetch(index, entry, _) => {
                 assert!((index as usize) < self.watched.len(), "a job is of an entry");
                 let needs_bytes =
                     found.as_ref().is_ok_and(|found| found.bytes > 0 && !found.is_cached);
@@ -335,7 +347,7 @@ impl Learner {
                 let is_cached = found.as_ref().is_ok_and(|it| it.is_cached);
                 let is_judged = is_watched && !was_there && !is_cached;
                 self.watched[index as usize] = is_judged;
-                self.replay.complete(index, (!was_there).then_some(took), is_judged);
+                self.replay.complete(index, (!was_there).then_some(took), bytes, is_judged);
                 if let Ok(Found { version, bytes, is_cached, .. }) = found {
                     self.stats.bytes += if is_cached { 0 } else { bytes };
                     self.seen.found(&entry.path, version);
@@ -345,7 +357,7 @@ impl Learner {
                 self.seeks_told = is_rotational.is_some();
                 self.seeks = is_rotational.or(self.seeks);
             }
-            What::Warm(_) => unreachable!("a run waits for no bytes"),
+            What::Warm(..) => unreachable!("a run waits for no bytes"),
             What::Look(path) => match found {
                 Ok(found) => {
                     if let Some(real) = found.real.clone() {
@@ -387,23 +399,23 @@ impl Learner {
         }
     }
 
-    /// Whether the process of `access` sees what this process sees at a path, as was found when it
-    /// was first met.
-    fn sees_the_same(&mut self, access: &EntryAccess<'_>) -> bool {
-        if self.processes.len() >= PROCESSES_MAX {
-            self.processes.clear();
+    /// The reports that follow are of the process `pid`.
+    pub(crate) fn process(&mut self, pid: i32) {
+        self.namespaces.process(pid);
+    }
+
+    /// Whether `file` lies on a file system that keeps all in memory.
+    fn is_in_memory(&mut self, stat: &Stat, file: Option<&File>) -> bool {
+        let Some(file) = file else { return false };
+        if self.in_memory.len() >= DEVICES_MAX {
+            self.in_memory.clear();
         }
-        *self.processes.entry(access.pid).or_insert_with(|| {
-            let link = |name| readlinkat(access.process, name, Vec::new()).ok();
-            let own = |name| readlinkat(CWD, format!("/proc/self/{name}"), Vec::new()).ok();
-            let is_own = |name| link(name).is_some_and(|it| Some(it) == own(name));
-            is_own("ns/mnt") && is_own("root")
-        })
+        *self.in_memory.entry(stat.st_dev).or_insert_with(|| is_in_memory(file, stat))
     }
 
     /// The program uses an entry of a directory tree.
     pub(crate) fn entry(&mut self, now: Nanos, access: &EntryAccess<'_>) {
-        if !self.sees_the_same(access) {
+        if !self.namespaces.is_own(access.pid, access.thread) {
             return;
         }
         let kind = match access.call {
@@ -423,6 +435,9 @@ impl Learner {
         stat: &Stat,
         (id, file): (Option<FileId>, Option<&File>),
     ) {
+        if self.is_in_memory(stat, file) || !self.namespaces.is_own_process() {
+            return;
+        }
         let is_new = self.sighted(now, &path, LearnedKind::Read);
         if self.target.is_some() {
             self.seen.found(&path, fetch::version(stat));
@@ -431,8 +446,12 @@ impl Learner {
                 let is_cached = file.is_none_or(|it| fetch::is_mostly_cached(it, stat.st_size));
                 self.seen.was_cached(&path, is_cached);
             }
-            if let Some(id) = id.filter(|_| self.files.len() < CURSORS_MAX) {
+            if let Some(id) = id {
                 self.files.insert(id, path.clone());
+                if self.files.len() > FILES_MAX {
+                    // Numbers ascend: the file that was met longest ago.
+                    self.files.pop_first();
+                }
             }
             if self.cursors.len() < CURSORS_MAX {
                 self.cursors.insert(cursor, path);
@@ -485,8 +504,10 @@ impl Learner {
     pub(crate) fn save(&mut self) {
         let Some(target) = self.target.as_ref().filter(|_| self.saves()) else { return };
         let run = self.run();
+        let precision = self.replay.stats().precision().filter(|_| self.is_judged);
         let saved = target.store.update(&target.name, SAVE_PATIENCE, |before| {
             let mut file = before.unwrap_or_default();
+            file.list.judge(precision);
             file.list.merge(run);
             LearnedFile { program: target.program.clone(), list: file.list }
         });
@@ -501,11 +522,15 @@ impl Learner {
     fn run(&self) -> Vec<Observed> {
         let is_wrong = self.replay.is_wrong();
         let listed = |path: &[u8], version| {
-            let entry = self.places.get(path).map(|&at| &*self.entries[at as usize]);
-            match entry.filter(|it| !it.ranges.is_empty()) {
-                None => Listed::Nothing,
-                Some(it) if it.version.has_changed(version) => Listed::Other(it),
-                Some(_) => Listed::Same,
+            let Some(&at) = self.places.get(path) else { return Listed::Nothing };
+            let entry = &*self.entries[at as usize];
+            if entry.ranges.is_empty() || !self.replay.is_requested(at) {
+                Listed::Nothing
+            } else if entry.version.has_changed(version) {
+                Listed::Other(entry)
+            } else {
+                // Of what was fetched no use is visible; what a wrong list has fetched is no use.
+                Listed::Same(if is_wrong { &[] } else { &entry.ranges })
             }
         };
         let mut run = self.seen.observed(listed);
@@ -513,9 +538,10 @@ impl Learner {
             let is_judged = entry.kind == LearnedKind::Read && **is_watched;
             !is_judged && !is_wrong && !self.seen.has(&entry.path)
         });
-        run.extend(
-            unseen.map(|(entry, _)| Observed { entry: LearnedEntry::clone(entry), is_seen: false }),
-        );
+        run.extend(unseen.map(|(entry, _)| {
+            let (entry, unseen) = (LearnedEntry::clone(entry), Vec::new());
+            Observed { entry, unseen, is_seen: false }
+        }));
         run
     }
 }
@@ -527,10 +553,15 @@ const LOOKS_LEFT: usize = 128;
 const CURSORS_MAX: usize = 4_096;
 /// A program that starts uses an entry within a few round trips of its device.
 const FOLLOWED_WITHIN: Nanos = Nanos::from_millis(250);
-const PROCESSES_MAX: usize = 1_024;
+/// Files whose requests are followed.
+const FILES_MAX: usize = 4_096;
+const DEVICES_MAX: usize = 256;
 /// What is told where the time ends before all is saved.
 const UNSAVED: &str = "not saved: the file system took too long";
 /// How long others may save before this run is not learned.
 const SAVE_PATIENCE: Duration = Duration::from_millis(30);
 /// What lies there is not on a device, wherever else it may be mounted.
 const KERNELS_OWN: [&[u8]; 3] = [b"/proc/", b"/sys/", b"/dev/"];
+
+#[cfg(test)]
+mod tests;

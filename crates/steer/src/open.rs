@@ -190,11 +190,17 @@ fn regular(place: &OwnedFd) -> Result<Stat, Refusal> {
 }
 
 /// The kind of file system that `place` lies on, by `statfs(2)`.
-fn file_system(place: &OwnedFd) -> Result<u32, Refusal> {
+fn file_system(place: impl AsFd) -> Result<u32, Refusal> {
     let kind = fstatfs(place).map_err(Refusal::Absent)?.f_type;
     // The type's width differs between machines, its numbers do not.
     #[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "32 bits")]
     Ok(kind as u32)
+}
+
+/// Whether `place`, which `stat` was asked of, lies on a file system that keeps all in memory.
+pub(crate) fn is_in_memory(place: impl AsFd, stat: &Stat) -> bool {
+    // A file system on a device does not.
+    major(stat.st_dev) == 0 && file_system(place).is_ok_and(|kind| IN_MEMORY.contains(&kind))
 }
 
 /// Opens the file that `place` is a handle of, which was found below a directory of no file system
@@ -308,6 +314,12 @@ const KERNELS_OWN: &[u32] = &[
     0x0765_5821, // resctrl
     0xabba_1974, // xenfs
     0x6c6f_6f70, // binder
+];
+
+/// File systems that keep all in memory, by `statfs(2)`.
+const IN_MEMORY: &[u32] = &[
+    0x0102_1994, // tmpfs, with devtmpfs, shared memory and memfd
+    0x8584_58f6, // ramfs
 ];
 
 /// FUSE: a server that does not say otherwise gets the calls on one directory in turn, and its

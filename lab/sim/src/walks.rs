@@ -134,15 +134,16 @@ pub fn run(trace: &AccessTrace, setup: &WalkSetup, ahead: Ahead) -> WalkRun {
     to_end(trace, setup, ahead, &LearnedList::default()).outcome()
 }
 
-/// Runs `trace` with what `list` has: the outcome, and what was learned of it.
+/// Runs `trace` with what `list` has: the outcome, how much of the list was used in percent of what
+/// could be judged, and what was learned of it.
 #[must_use]
 pub fn run_listed(
     trace: &AccessTrace,
     setup: &WalkSetup,
     list: &LearnedList,
-) -> (WalkRun, Vec<Observed>) {
+) -> (WalkRun, Option<u32>, Vec<Observed>) {
     let run = to_end(trace, setup, Ahead::Listed, list);
-    (run.outcome(), run.list.learned(&trace.tree))
+    (run.outcome(), run.list.precision(), run.list.learned(&trace.tree))
 }
 
 fn to_end<'a>(
@@ -330,7 +331,7 @@ impl Run<'_> {
             }
             Of::Listed(place, since) => {
                 self.busy -= 1;
-                self.list.complete(place, self.now.since(since));
+                self.list.complete(&self.trace.tree, place, self.now.since(since));
             }
             Of::Known => self.busy -= 1,
         }

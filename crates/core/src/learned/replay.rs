@@ -14,9 +14,10 @@
 //!   used, eight times that where the program is seen to do what the list says (`proof`); an
 //!   entry that is larger by itself waits until the program uses it.
 //! - On a device that seeks an entry without bytes counts there as one with.
-//! - No more than [`AHEAD_MAX`] entries, or one batch of a list that proved right, and no more
-//!   bytes than the budget are ahead of the position; entries that the program has passed by count
-//!   for their bytes until the list is used up.
+//! - No more than [`AHEAD_MAX`] entries, or one batch and a half of a list that proved right, and
+//!   no more bytes than the budget are ahead of the position; entries that the program has passed
+//!   by count for their bytes until the list is used up. An entry in flight counts for all that it
+//!   may fetch, one that was fetched for what that was.
 //! - A list whose program goes by the places of its files is left to it on a device that seeks; one
 //!   entry at a time finds out whether it does.
 //! - Of entries that can be judged, fewer than [`PRECISION_HALF`] percent used halves the distance;
@@ -38,8 +39,10 @@ use proof::{Cost, Proof, Recent, Sightings};
 pub struct ReplayEntry {
     /// When it was first seen to be used.
     pub first: Nanos,
-    /// The bytes that are fetched.
+    /// The bytes that are fetched of the version that was used.
     pub bytes: u64,
+    /// Those that are fetched of any version, at most; no less.
+    pub bytes_max: u64,
     /// The ranges that these are in.
     pub ranges: u64,
     /// Where it lies on a seek-bound device: its inode; 0 where that is not known.
@@ -65,6 +68,18 @@ pub struct ReplayStats {
     pub unused_bytes: u64,
 }
 
+impl ReplayStats {
+    /// Of the requested entries that could be judged those that were used, in percent; none while
+    /// there are too few.
+    #[must_use]
+    pub fn precision(&self) -> Option<u32> {
+        let judged = self.used_requested + self.unused;
+        let percent = (self.used_requested * 100).checked_div(judged)?;
+        let is_enough = judged >= u64::from(JUDGED_MIN);
+        is_enough.then(|| u32::try_from(percent).expect("a part is no more than all"))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting,
@@ -79,6 +94,10 @@ struct Row {
     is_used: bool,
     /// It was judged, and counts as unused.
     is_unused: bool,
+    /// The bytes that its request may fetch.
+    allowed: u64,
+    /// What of it counts as ahead of the program.
+    charged: u64,
     /// What of it counts as unproven.
     bet: Option<Cost>,
     /// It was requested of a device that may seek.
@@ -122,7 +141,7 @@ pub struct Replay {
     proof: Proof,
     /// What the program was saved by entries that were there when it used them.
     gained: Nanos,
-    /// The bytes of requested entries that were not used.
+    /// What is charged of requested entries that were not used.
     ahead_bytes: u64,
     in_flight: BTreeSet<u32>,
     /// Times of the last uses.
@@ -144,6 +163,8 @@ impl Replay {
             state: State::Waiting,
             is_used: false,
             is_unused: false,
+            allowed: 0,
+            charged: 0,
             bet: None,
             seeks: false,
             took: Nanos(0),
@@ -241,6 +262,19 @@ impl Replay {
         self.ahead_bytes
     }
 
+    /// The bytes that the request for the entry at `index` may fetch, as the budget was when it was
+    /// issued.
+    #[must_use]
+    pub fn allowed_bytes(&self, index: u32) -> u64 {
+        self.rows.get(index as usize).map_or(0, |row| row.allowed)
+    }
+
+    /// Whether the entry at `index` was requested.
+    #[must_use]
+    pub fn is_requested(&self, index: u32) -> bool {
+        self.rows.get(index as usize).is_some_and(|row| row.state != State::Waiting)
+    }
+
     /// The program uses the entry at `index`.
     pub fn used(&mut self, now: Nanos, index: u32) {
         let at = index as usize;
@@ -260,7 +294,7 @@ impl Replay {
             if row.state == State::Done && row.entry.is_judged {
                 self.gained += row.took.min(self.latency);
             }
-            self.ahead_bytes -= row.entry.bytes;
+            self.ahead_bytes -= core::mem::take(&mut row.charged);
             if core::mem::take(&mut row.is_unused) {
                 // It came late, after others had passed it by.
                 self.stats.unused -= 1;
@@ -353,13 +387,14 @@ impl Replay {
         if halves { ahead / 2 } else { ahead }
     }
 
-    /// The request for the entry at `index` has ended, after `took` if the device was waited for. A
-    /// use of what was there already may have come before. Where none `is_seen`, nothing is
-    /// judged by it.
-    pub fn complete(&mut self, index: u32, took: Option<Nanos>, is_seen: bool) {
+    /// The request for the entry at `index` has ended and fetched `bytes`, after `took` if the
+    /// device was waited for. A use of what was there already may have come before. Where none
+    /// `is_seen`, nothing is judged by it.
+    pub fn complete(&mut self, index: u32, took: Option<Nanos>, bytes: u64, is_seen: bool) {
         if !self.in_flight.remove(&index) {
             return;
         }
+        self.charge(index, bytes);
         let row = &mut self.rows[index as usize];
         row.state = State::Done;
         let judged = took.filter(|_| is_seen);
@@ -379,6 +414,21 @@ impl Replay {
         if let Some(took) = judged {
             let before = if self.latency == Nanos(0) { took } else { self.latency };
             self.latency = Nanos((before.0 * (LATENCY_OF - 1) + took.0) / LATENCY_OF);
+        }
+    }
+    /// The entry at `index` has fetched `bytes`: that is charged in place of what was allowed.
+    fn charge(&mut self, index: u32, bytes: u64) {
+        let row = &mut self.rows[index as usize];
+        assert!(bytes <= row.allowed, "no more is fetched than is charged");
+        row.entry.bytes = bytes;
+        if !row.is_used {
+            self.ahead_bytes -= row.charged - bytes;
+            row.charged = bytes;
+        }
+        let cost = row.cost();
+        if let Some(bet) = &mut row.bet {
+            self.proof.forget(core::mem::replace(bet, cost));
+            self.proof.request(cost);
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use super::*;
 use alloc::format;
+use std::string::String;
 use std::vec;
 
 type Ranges<'a> = &'a [Range<u64>];
@@ -16,16 +17,18 @@ fn entry(path: &str, first: u64) -> LearnedEntry {
         ranges: vec![0..4096],
         version: Version { inode: 1, bytes: 4096, modified: 7 },
         history: 0,
+        histories: Vec::new(),
     }
 }
 
 fn run(paths: &[&str]) -> Vec<Observed> {
     let all = paths.iter().zip(0..);
-    all.map(|(path, first)| Observed { entry: entry(path, first), is_seen: true }).collect()
+    all.map(|(path, first)| Observed { entry: entry(path, first), unseen: vec![], is_seen: true })
+        .collect()
 }
 
-fn trusted(list: &LearnedList) -> Vec<&str> {
-    list.trusted().map(|entry| str::from_utf8(&entry.path).unwrap()).collect()
+fn trusted(list: &LearnedList) -> Vec<String> {
+    list.trusted().map(|entry| String::from_utf8(entry.path.into()).unwrap()).collect()
 }
 
 #[test]
@@ -63,8 +66,8 @@ fn what_no_use_could_be_seen_of_keeps_what_was_known() {
         list.merge(next);
     }
     assert_eq!(trusted(&list), ["a", "b"]);
-    list.merge(vec![Observed { entry: entry("new", 0), is_seen: false }]);
-    assert!(!trusted(&list).contains(&"new"), "it was never used");
+    list.merge(vec![Observed { entry: entry("new", 0), unseen: vec![], is_seen: false }]);
+    assert!(!trusted(&list).contains(&"new".into()), "it was never used");
 }
 
 #[test]
@@ -107,7 +110,7 @@ fn another_version_is_fetched_whole_or_by_its_head() {
         (&whole, copied,  &[0..4096]),
         (&whole, longer,  &[0..9_000]),
         (&whole, touched, &[0..4096]),
-        (&whole, huge,    &[0..WHOLE_MAX]),
+        (&whole, huge,    &[0..WHOLE_BYTES]),
         (&head,  longer,  &[0..9_000]),
         (&head,  huge,    &[0..HEAD_MAX]),
         (&tail,  longer,  &[]),
@@ -115,7 +118,7 @@ fn another_version_is_fetched_whole_or_by_its_head() {
         (&tail,  Version { bytes: 0, ..tail.version }, &[]),
     ];
     for (entry, now, expected) in rows {
-        assert_eq!(entry.ranges_of(*now), *expected, "{entry:?} {now:?}");
+        assert_eq!(entry.ranges_of(*now, u64::MAX), *expected, "{entry:?} {now:?}");
     }
 }
 
@@ -126,10 +129,10 @@ fn a_run_that_used_another_version_replaces_the_ranges() {
     let version = Version { bytes: 99_999, inode: 9, modified: 9 };
     let ranges = vec![8192..12288];
     let next = LearnedEntry { version, ranges: ranges.clone(), ..entry("a", 5) };
-    list.merge(vec![Observed { entry: next, is_seen: true }]);
+    list.merge(vec![Observed { entry: next, unseen: vec![], is_seen: true }]);
     assert_eq!(list.entries()[0].ranges, ranges);
     let next = LearnedEntry { version, ranges: vec![0..4096], ..entry("a", 5) };
-    list.merge(vec![Observed { entry: next, is_seen: true }]);
+    list.merge(vec![Observed { entry: next, unseen: vec![], is_seen: true }]);
     assert_eq!(list.entries()[0].ranges, [0..4096, 8192..12288]);
 }
 
@@ -137,13 +140,13 @@ fn a_run_that_used_another_version_replaces_the_ranges() {
 fn lists_are_bounded_and_keep_what_is_trusted() {
     let mut list = LearnedList::default();
     let many: Vec<Observed> = (0..ENTRIES_MAX as u64 + 50)
-        .map(|n| Observed { entry: entry(&format!("f{n}"), n), is_seen: true })
+        .map(|n| Observed { entry: entry(&format!("f{n}"), n), unseen: vec![], is_seen: true })
         .collect();
     list.merge(run(&["kept"]));
     list.merge(run(&["kept"]).into_iter().chain(many).collect());
     assert_eq!(list.entries().len(), ENTRIES_MAX);
-    assert!(trusted(&list).contains(&"kept"));
-    assert!(!trusted(&list).contains(&format!("f{}", ENTRIES_MAX + 49).as_str()));
+    assert!(trusted(&list).contains(&"kept".into()));
+    assert!(!trusted(&list).contains(&format!("f{}", ENTRIES_MAX + 49)));
 }
 
 #[test]
@@ -157,4 +160,150 @@ fn lists_of_two_machines_are_joined() {
     one.merge_list(&other);
     assert_eq!(trusted(&one), ["a", "b", "c"]);
     assert_eq!(one.runs(), 4);
+}
+
+/// An entry of a large file with these ranges.
+fn part(ranges: Ranges) -> LearnedEntry {
+    let version = Version { inode: 1, bytes: 1 << 30, modified: 7 };
+    LearnedEntry { ranges: ranges.to_vec(), version, ..entry("db", 0) }
+}
+
+/// The trusted ranges of the only entry.
+fn fetched(list: &LearnedList) -> Vec<Range<u64>> {
+    list.trusted().next().map(|entry| entry.ranges).unwrap_or_default()
+}
+
+#[test]
+fn ranges_are_trusted_as_entries_are() {
+    #[rustfmt::skip]
+    let rows: &[(&[(Ranges, Ranges)], Ranges, &str)] = &[ // seen and unseen of each run, trusted
+        (&[(&[0..4], &[])],                                     &[0..4],       "one run"),
+        (&[(&[0..4], &[]), (&[6..9], &[])],                     &[0..4, 6..9], "two"),
+        (&[(&[0..4], &[]), (&[6..9], &[]), (&[2..7], &[])],     &[2..4, 6..7], "two of three"),
+        (&[(&[0..4], &[]), (&[6..9], &[0..4]), (&[], &[0..9])], &[0..4, 6..9], "none is visible"),
+        (&[(&[0..4], &[]), (&[6..9], &[0..4]), (&[20..22], &[0..9]), (&[30..32], &[0..9])],
+                                                                &[0..4, 6..9], "others each time"),
+        (&[(&[0..4], &[]), (&[0..4], &[]), (&[6..9], &[]), (&[6..9], &[])],
+                                                                &[6..9],       "others for good"),
+        (&[(&[0..9], &[]), (&[0..9], &[]), (&[4..5], &[]), (&[4..5], &[])],
+                                                                &[4..5],       "a part stays"),
+    ];
+    for (runs, expected, why) in rows {
+        let mut list = LearnedList::default();
+        for (seen, unseen) in *runs {
+            let (entry, unseen) = (part(seen), unseen.to_vec());
+            list.merge(vec![Observed { entry, unseen, is_seen: true }]);
+        }
+        assert_eq!(fetched(&list), *expected, "{why}");
+    }
+}
+
+#[test]
+fn a_program_that_reads_other_parts_each_time_has_a_list_that_stays_small() {
+    let mut list = LearnedList::default();
+    let at = |run: u64| run * (1 << 20)..run * (1 << 20) + 4096;
+    for run in 0..50 {
+        // What was fetched is not seen to be used.
+        let unseen = fetched(&list);
+        let entry = part(&[at(run)]);
+        list.merge(vec![Observed { entry, unseen, is_seen: true }]);
+    }
+    let ranges = &list.entries()[0].ranges;
+    assert!(ranges.len() <= 2 + 3, "those of the first two runs and of the last three: {ranges:?}");
+    assert_eq!(fetched(&list), [at(0), at(1)], "what was seen once is not fetched");
+    list.merge(vec![Observed { entry: part(&[at(49)]), unseen: fetched(&list), is_seen: true }]);
+    assert!(fetched(&list).contains(&at(49)), "seen twice");
+    // A run that does not come to the file keeps what it may have used.
+    let (entry, unseen) = (part(&[]), vec![]);
+    let before = fetched(&list);
+    list.merge(vec![Observed { entry, unseen, is_seen: false }]);
+    assert_eq!(fetched(&list), before);
+}
+
+#[test]
+fn of_another_version_all_ranges_are_trusted_as_the_entry_is() {
+    let mut list = LearnedList::default();
+    for seen in [0..4, 0..4, 8..9] {
+        list.merge(vec![Observed { entry: part(&[seen]), unseen: vec![], is_seen: true }]);
+    }
+    assert_eq!(fetched(&list), [0..4]);
+    let version = Version { modified: 8, ..part(&[]).version };
+    let entry = LearnedEntry { version, ..part(&[3..5]) };
+    list.merge(vec![Observed { entry, unseen: vec![], is_seen: true }]);
+    assert_eq!((fetched(&list), list.entries()[0].histories.len()), (vec![3..5], 0));
+}
+
+#[test]
+fn histories_that_do_not_fit_are_left_out_and_others_kept() {
+    let of = |ranges: Ranges, histories: &[u8]| {
+        let entry = LearnedEntry { histories: histories.to_vec(), history: 7, ..part(ranges) };
+        LearnedList::new(5, [entry])
+    };
+    assert_eq!(fetched(&of(&[0..4, 8..9], &[3, 1])), [0..4]);
+    assert_eq!(fetched(&of(&[8..9, 0..9], &[4, 2])), [8..9], "where they overlap both count");
+    assert_eq!(fetched(&of(&[0..4, 4..9], &[3, 6])), [0..9], "joined where they are fetched");
+    assert_eq!(fetched(&of(&[0..4, 8..9], &[3])), [0..4, 8..9]);
+    assert_eq!(fetched(&of(&[0..4], &[0xf8])), [], "no run of those that are remembered");
+    let mut joined = of(&[0..4, 8..9], &[3, 1]);
+    joined.merge_list(&of(&[20..21], &[]));
+    assert_eq!(fetched(&joined), [0..4, 20..21], "what either trusts");
+}
+
+#[test]
+fn a_list_that_three_runs_on_end_used_little_of_is_learned_anew() {
+    #[rustfmt::skip]
+    let rows: &[(&[Option<u32>], bool, &str)] = &[
+        (&[Some(79), Some(0), Some(50)],                     true,  "three"),
+        (&[Some(79), Some(0)],                               false, "two"),
+        (&[Some(79), Some(80), Some(0), Some(0)],            false, "one was well used"),
+        (&[Some(79), Some(80), Some(0), Some(0), Some(0)],   true,  "three after that"),
+        (&[Some(0), None, Some(0), None, Some(0)],           true,  "none tells nothing"),
+        (&[None, None, None, None],                          false, "nothing is judged"),
+    ];
+    for (precisions, is_anew, why) in rows {
+        let mut list = LearnedList::default();
+        for _ in 0..3 {
+            list.merge(run(&["a", "b"]));
+        }
+        let (last, before) = precisions.split_last().unwrap();
+        for precision in before {
+            list.judge(*precision);
+            list.merge(run(&["a", "b"]));
+            assert!(list.runs() > 3 && trusted(&list) == ["a", "b"], "{why}");
+        }
+        list.judge(*last);
+        list.merge(run(&["c"]));
+        assert_eq!(list.runs() == 1, *is_anew, "{why}");
+        assert_eq!(trusted(&list) == ["c"], *is_anew, "{why}");
+        assert!(!is_anew || list.poor() == 0, "{why}: judged anew as well");
+    }
+}
+
+#[test]
+fn no_version_of_a_file_is_fetched_beyond_what_is_allowed() {
+    let sizes = [1, 4096, 5_000, WHOLE_BYTES, WHOLE_BYTES + 1, 4 << 20, 1 << 40];
+    let mut entries = Vec::new();
+    for bytes in sizes {
+        let version = Version { bytes, ..entry("a", 0).version };
+        for ranges in [vec![0..bytes], vec![0..bytes / 2 + 1], vec![0..1, 8_191..8_193], vec![7..8]]
+        {
+            entries.push(LearnedEntry { ranges, version, ..entry("a", 0) });
+        }
+    }
+    for entry in &entries {
+        let least = entry.bytes_charged();
+        assert!(least >= entry.bytes() && entry.bytes_max() <= least.max(WHOLE_BYTES));
+        for now in sizes.into_iter().chain([0, u64::MAX / 2]) {
+            for modified in [7, 8] {
+                let now = Version { inode: 1, bytes: now, modified };
+                for allowed in [least, least + 100, least.max(20_000), entry.bytes_max(), u64::MAX]
+                {
+                    let ranges = entry.ranges_of(now, allowed);
+                    let bytes = charged(&ranges);
+                    assert!(bytes <= allowed.min(entry.bytes_max()), "{entry:?} {now:?} {allowed}");
+                    assert!(ranges.iter().all(|range| range.end <= now.bytes));
+                }
+            }
+        }
+    }
 }

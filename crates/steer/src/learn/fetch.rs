@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use forerun_core::learned::{LearnedEntry, LearnedKind, Version, WHOLE_BYTES};
+use forerun_core::learned::{LearnedEntry, LearnedKind, Version, WHOLE_BYTES, charged};
 use forerun_core::units::Nanos;
 use rustix::fs::{CWD, FileType, Mode, RawDir, ResolveFlags, openat2};
 use rustix::io::Errno;
@@ -33,7 +33,7 @@ use super::watches::Watches;
 use crate::clock::Clock;
 use crate::kernel::{self, Devices, Residency, Stat};
 use crate::open::entries::{listable, on_the_way};
-use crate::open::{HANDLE, LeaseList, Refusal, is_regular, open_found, path_of};
+use crate::open::{HANDLE, LeaseList, Refusal, is_in_memory, is_regular, open_found, path_of};
 
 /// What workers share.
 #[derive(Debug)]
@@ -54,10 +54,10 @@ pub(super) struct Job {
 /// See [`Job`].
 #[derive(Debug)]
 pub(super) enum What {
-    /// The entry of a list, by its place there.
-    Fetch(u32, Arc<LearnedEntry>),
-    /// An entry whose bytes are waited for.
-    Warm(Arc<LearnedEntry>),
+    /// The entry of a list, by its place there, and the bytes that may be fetched.
+    Fetch(u32, Arc<LearnedEntry>, u64),
+    /// An entry whose bytes are waited for, and how many these may be.
+    Warm(Arc<LearnedEntry>, u64),
     /// A path that the program was seen to use.
     Look(Box<[u8]>),
     /// Entries of which nothing is wanted but the kind of device that they lie on.
@@ -67,7 +67,7 @@ pub(super) enum What {
 impl What {
     fn path(&self) -> &[u8] {
         match self {
-            Self::Fetch(_, entry) | Self::Warm(entry) => &entry.path,
+            Self::Fetch(_, entry, _) | Self::Warm(entry, _) => &entry.path,
             Self::Look(path) => path,
             Self::Devices(entries) => &entries.first().expect("entries are asked about").path,
         }
@@ -95,10 +95,12 @@ pub(super) struct Found {
     pub(super) version: Version,
     /// Its path without links, where that is another.
     pub(super) real: Option<Box<[u8]>>,
-    /// Bytes that were requested, or are cached.
+    /// Bytes that were requested, or are cached: those of whole pages.
     pub(super) bytes: u64,
     /// All that was wanted was cached.
     pub(super) is_cached: bool,
+    /// It lies on a file system that keeps all in memory; of what is looked up alone.
+    pub(super) is_in_memory: bool,
     device: u64,
 }
 
@@ -139,15 +141,17 @@ impl Tools {
         Some(self.devices.facts(device).is_rotational)
     }
 
-    /// Fetches what is learned of `entry`; where it `waits`, until its bytes are there.
-    fn fetch(&self, entry: &LearnedEntry, waits: bool) -> Result<Found, Refusal> {
+    /// Fetches what is learned of `entry`, no more than `allowed` bytes; where it `waits`, until
+    /// these are there.
+    fn fetch(&self, entry: &LearnedEntry, allowed: u64, waits: bool) -> Result<Found, Refusal> {
         let (place, stat) = on_the_way(&entry.path)?;
         let mut found = Found::of(&stat, None);
         match entry.kind {
             LearnedKind::Read if is_regular(&stat) && stat.st_size > 0 => {
-                let (file, ranges) = self.read_ahead(&place, &stat, entry, &mut found)?;
+                let wanted = entry.ranges_of(version(&stat), allowed);
+                let file = self.read_ahead(&place, &stat, &wanted, &mut found)?;
                 if waits {
-                    self.wait(&file, &ranges);
+                    self.wait(&file, &wanted);
                 }
             }
             LearnedKind::Directory if found.kind == FileType::Directory => list(&place)?,
@@ -169,21 +173,20 @@ impl Tools {
         }
     }
 
-    /// Has the kernel read the ranges of `entry` that are not cached: the file, and these ranges.
+    /// Has the kernel read those of `ranges` that are not cached: the file.
     fn read_ahead(
         &self,
         place: &OwnedFd,
         stat: &Stat,
-        entry: &LearnedEntry,
+        ranges: &[Range<u64>],
         found: &mut Found,
-    ) -> Result<(File, Vec<Range<u64>>), Refusal> {
+    ) -> Result<File, Refusal> {
         let (file, stat) = open_found(place, stat, &self.leases, None)?;
-        let ranges = entry.ranges_of(version(&stat));
         assert!(ranges.iter().all(|it| it.end <= stat.st_size), "what is fetched lies in the file");
         let chunk_bytes = self.devices.chunk_bytes(stat.st_dev);
         found.is_cached = !ranges.is_empty();
-        for range in &ranges {
-            found.bytes += range.end - range.start;
+        found.bytes = charged(ranges);
+        for range in ranges {
             if kernel::cached(&file, range).ok() == Some(Residency::Pages(kernel::pages(range))) {
                 continue;
             }
@@ -193,7 +196,7 @@ impl Tools {
                 Refusal::Closed(Errno::from_io_error(&error).unwrap_or(Errno::IO))
             })?;
         }
-        Ok((file, ranges))
+        Ok(file)
     }
 
     /// Looks at what the program uses at `path`.
@@ -201,7 +204,8 @@ impl Tools {
         let (place, stat) = on_the_way(path)?;
         let real = path_of(&place).filter(|real| **real != *path);
         let mut found = Found::of(&stat, real);
-        if is_regular(&stat) && stat.st_size > WHOLE_BYTES {
+        found.is_in_memory = is_in_memory(&place, &stat);
+        if is_regular(&stat) && !found.is_in_memory && stat.st_size > WHOLE_BYTES {
             let (file, stat) = open_found(&place, &stat, &self.leases, None)?;
             found.is_cached = is_mostly_cached(&file, stat.st_size);
         }
@@ -229,6 +233,7 @@ impl Found {
             real,
             bytes: 0,
             is_cached: false,
+            is_in_memory: false,
             device: stat.st_dev,
         }
     }
@@ -246,12 +251,12 @@ pub(super) fn work(job: Job) -> Done {
     assert!(what.path().starts_with(b"/"), "a path begins at the root");
     let mut is_watched = false;
     let found = match &what {
-        What::Fetch(_, entry) => {
+        What::Fetch(_, entry, allowed) => {
             // Before it is looked up, so that no read after that is missed.
             is_watched = entry.kind == LearnedKind::Read && tools.watch_above(&entry.path);
-            tools.fetch(entry, false)
+            tools.fetch(entry, *allowed, false)
         }
-        What::Warm(entry) => tools.fetch(entry, true),
+        What::Warm(entry, allowed) => tools.fetch(entry, *allowed, true),
         What::Look(path) => tools.look(path),
         What::Devices(_) => Err(Refusal::Absent(Errno::NOENT)),
     };
@@ -259,7 +264,7 @@ pub(super) fn work(job: Job) -> Done {
     is_watched &= found.is_ok();
     let is_rotational = match &what {
         What::Devices(entries) => tools.are_rotational(entries),
-        What::Fetch(..) | What::Warm(_) | What::Look(_) => {
+        What::Fetch(..) | What::Warm(..) | What::Look(_) => {
             found.as_ref().ok().map(|found| tools.devices.facts(found.device).is_rotational)
         }
     };
@@ -322,8 +327,8 @@ mod tests {
             let path = path.as_os_str().as_bytes().into();
             let ranges = Vec::new();
             let (first, version) = (Nanos(0), Version::default());
-            let kind = LearnedKind::Stat;
-            Arc::new(LearnedEntry { path, kind, first, ranges, version, history: 1 })
+            let (kind, histories) = (LearnedKind::Stat, Vec::new());
+            Arc::new(LearnedEntry { path, kind, first, ranges, version, history: 1, histories })
         };
         assert_eq!(tools.are_rotational(&[entry(&here)]), None, "it is in memory");
         let unknown = format!("forerun never looked this up {}", std::process::id());

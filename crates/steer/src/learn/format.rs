@@ -74,11 +74,21 @@ pub enum FormatError {
     TooLong,
 }
 
+/// What the first line says in every version.
+#[derive(Deserialize)]
+struct Head {
+    format: String,
+    version: u64,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Header {
     format: String,
     version: u64,
     runs: u64,
+    /// Which of the last runs used little of it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    poor: u8,
     program: Program,
 }
 
@@ -101,6 +111,14 @@ struct Row {
     modified: i64,
     /// Bit 0: the last run used it; bits 1 and 2: those before.
     history: u8,
+    /// The same of each range, where they differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    histories: Vec<u8>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(poor: &u8) -> bool {
+    *poor == 0
 }
 
 impl LearnedFile {
@@ -109,9 +127,9 @@ impl LearnedFile {
     /// # Errors
     /// Those of `to`.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
-        let (format, runs) = (FORMAT.to_owned(), self.list.runs());
+        let (format, runs, poor) = (FORMAT.to_owned(), self.list.runs(), self.list.poor());
         let program = self.program.shortened();
-        let header = Header { format, version: VERSION, runs, program };
+        let header = Header { format, version: VERSION, runs, poor, program };
         serde_json::to_writer(&mut *to, &header)?;
         to.write_all(b"\n")?;
         for entry in self.list.entries() {
@@ -148,13 +166,14 @@ impl LearnedFile {
             Ok(count > 0)
         };
         next(&mut line)?;
-        let header: Header = serde_json::from_slice(&line).map_err(|_| FormatError::Other)?;
-        if header.format != FORMAT {
+        let head: Head = serde_json::from_slice(&line).map_err(|_| FormatError::Other)?;
+        if head.format != FORMAT {
             return Err(FormatError::Other);
         }
-        if header.version != VERSION {
-            return Err(FormatError::Version(header.version));
+        if head.version != VERSION {
+            return Err(FormatError::Version(head.version));
         }
+        let header: Header = serde_json::from_slice(&line).map_err(|_| FormatError::Other)?;
         let (mut entries, mut ranges) = (Vec::new(), 0);
         while next(&mut line)? {
             let row: Result<Row, _> = serde_json::from_slice(&line);
@@ -167,7 +186,8 @@ impl LearnedFile {
             entries.push(entry);
         }
         assert!(entries.len() <= ENTRIES_MAX, "a list has a bound");
-        Ok(Self { program: header.program, list: LearnedList::new(header.runs, entries) })
+        let list = LearnedList::new(header.runs, entries).with_poor(header.poor);
+        Ok(Self { program: header.program, list })
     }
 }
 
@@ -202,6 +222,7 @@ impl Row {
             bytes: entry.version.bytes,
             modified: entry.version.modified,
             history: entry.history,
+            histories: entry.histories.clone(),
         }
     }
 
@@ -222,6 +243,9 @@ impl Row {
         if ranges.len() > RANGES_MAX {
             return Err(format!("more than {RANGES_MAX} ranges"));
         }
+        if !self.histories.is_empty() && self.histories.len() != ranges.len() {
+            return Err("histories are not as many as ranges".into());
+        }
         Ok(LearnedEntry {
             path: path.into(),
             kind,
@@ -229,6 +253,7 @@ impl Row {
             ranges,
             version: Version { inode: self.inode, bytes: self.bytes, modified: self.modified },
             history: self.history,
+            histories: self.histories,
         })
     }
 }
@@ -260,7 +285,8 @@ const FORMAT: &str = "forerun-learned";
 const VERSION: u64 = 1;
 /// A file of a list, at most.
 pub(crate) const FILE_BYTES_MAX: u64 = 64 << 20;
-/// A line, at most: that of a path with as many ranges as it may have, of twenty digits each.
+/// A line, at most: that of a path with as many ranges and histories as it may have, of twenty and
+/// three digits each.
 pub const LINE_BYTES_MAX: usize = 256 << 10;
 /// A fact of the program, at most.
 pub const FACT_BYTES_MAX: usize = 4096;
@@ -268,7 +294,7 @@ const PATH_BYTES_MAX: usize = 4096;
 /// What escapes make of a byte (`\\u0000`).
 const ESCAPED: usize = 6;
 const _: () = {
-    assert!(RANGES_MAX * 44 + PATH_BYTES_MAX * ESCAPED + 1_024 <= LINE_BYTES_MAX);
+    assert!(RANGES_MAX * (44 + 4) + PATH_BYTES_MAX * ESCAPED + 1_024 <= LINE_BYTES_MAX);
     assert!(5 * FACT_BYTES_MAX * ESCAPED + 1_024 <= LINE_BYTES_MAX);
 };
 
@@ -284,14 +310,21 @@ mod tests {
             ranges,
             version: Version { inode: 5, bytes: 9, modified: -3 },
             history: 0b101,
+            histories: Vec::new(),
         };
         let entries = [
             entry(b"/a b\n\"c", LearnedKind::Read, vec![0..4096, 8192..9000]),
             entry(b"/\xff\x00b".split_at(2).0, LearnedKind::Absent, vec![]),
             entry(b"/d", LearnedKind::Directory, vec![]),
+            LearnedEntry {
+                histories: vec![1, 6],
+                ..entry(b"/p", LearnedKind::Read, vec![0..7, 7..9])
+            },
         ];
         let program = Program { executable: "/bin/x".into(), ..Program::default() };
-        LearnedFile { program, list: LearnedList::new(4, entries) }
+        let mut list = LearnedList::new(4, entries);
+        list.judge(Some(10));
+        LearnedFile { program, list }
     }
 
     #[test]
@@ -311,6 +344,7 @@ mod tests {
             ranges: (0..RANGES_MAX as u64).map(|at| far(at)..far(at) + 1).collect(),
             version: Version { inode: u64::MAX, bytes: u64::MAX, modified: i64::MIN },
             history: 7,
+            histories: (0..RANGES_MAX).map(|at| [1, 2, 4][at % 3]).collect(),
         };
         let long = "\u{e9}\u{1}".repeat(1 << 16);
         let program = Program {
@@ -324,7 +358,9 @@ mod tests {
         let list = LearnedList::new(u64::MAX, [entry]);
         LearnedFile { program: program.clone(), list: list.clone() }.write(&mut bytes).unwrap();
         let read = LearnedFile::read(&bytes[..]).unwrap();
-        assert_eq!(read.list.entries()[0].ranges, list.entries()[0].ranges);
+        let (found, expected) = (&read.list.entries()[0], &list.entries()[0]);
+        assert_eq!(found.ranges, expected.ranges);
+        assert_eq!((found.histories.len(), &found.histories), (RANGES_MAX, &expected.histories));
         assert_eq!(read.program, program.shortened());
         assert!(read.program.called.len() > FACT_BYTES_MAX - 4);
     }
@@ -380,6 +416,8 @@ mod tests {
             ("{}".into(),                                                "no learned list"),
             (head.replace("forerun-learned", "other"),                   "no learned list"),
             (later,                                                      "version 9"),
+            (r#"{"format":"forerun-learned","version":2}"#.into(),        "version 2"),
+            (r#"{"format":"forerun-learned","version":1}"#.into(),        "no learned list"),
             (format!("{head}{NL}\u{0}"),                                 "line 2"),
             (row(r#""path":"x","kind":"read""#),                         "full path"),
             (row(r#""path":"/a/../b","kind":"read""#),                   "full path"),
@@ -391,6 +429,7 @@ mod tests {
             (row(r#""path":"/a","kind":"run""#),                         "no such kind"),
             (row(r#""path":"/a","kind":"read","ranges":[[5,4]]"#),       "a range ends"),
             (row(r#""path":"/a","kind":"read","ranges":[[0,1e19]]"#),    "line 2"),
+            (row(r#""path":"/a","kind":"read","histories":[1]"#),        "histories"),
             (row(&format!(r#""path":"/a","kind":"read","ranges":[[0,{}]]"#, u64::MAX)), "a range"),
         ];
         for (text, why) in rows {

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
 
-use forerun_core::learned::{LearnedEntry, LearnedList};
+use forerun_core::learned::LearnedList;
 
 use super::format::{LearnedFile, Program};
 use super::store::{self, Store, StoreError};
@@ -44,8 +44,8 @@ impl Target {
 #[must_use]
 pub fn planned(settings: &LearnSettings, words: &[OsString]) -> PlannedLists {
     let (_, list, LearnedStats { name, trouble, .. }) = lists_of(settings, &Started::here(words));
-    let bytes = list.trusted().map(LearnedEntry::bytes).sum();
-    PlannedLists { name, entries: list.trusted().count() as u64, bytes, trouble }
+    let sizes: Vec<u64> = list.trusted().map(|entry| entry.bytes()).collect();
+    PlannedLists { name, entries: sizes.len() as u64, bytes: sizes.iter().sum(), trouble }
 }
 
 /// See [`planned`].

@@ -31,7 +31,7 @@ struct Row {
     first: Nanos,
     /// None until it was looked at.
     version: Option<Version>,
-    /// It is neither file nor directory, or cannot be looked at.
+    /// It is neither file nor directory, cannot be looked at, or is in memory in any case.
     is_strange: bool,
     /// Most of the file was in memory when the program came to it: what is there at the end says
     /// nothing of what was used.
@@ -41,13 +41,13 @@ struct Row {
     requested: Vec<Range<u64>>,
 }
 
-/// What a list had of a path before.
+/// What was fetched of a path for its list.
 #[derive(Debug)]
 pub(super) enum Listed<'a> {
     Nothing,
-    /// Ranges of the version that is there now.
-    Same,
-    /// Ranges of another version.
+    /// Of the version that is there now these ranges.
+    Same(&'a [Range<u64>]),
+    /// What the entry has of another version.
     Other(&'a LearnedEntry),
 }
 
@@ -102,7 +102,8 @@ impl Seen {
         let Some(row) = self.rows.get_mut(path) else { return };
         row.version = Some(found.version);
         row.was_cached |= found.is_cached;
-        row.is_strange = !matches!(found.kind, FileType::RegularFile | FileType::Directory);
+        let is_known = matches!(found.kind, FileType::RegularFile | FileType::Directory);
+        row.is_strange = !is_known || found.is_in_memory;
         row.kind = match (row.kind, found.kind) {
             // It was opened, and is listed or its entries are used.
             (LearnedKind::Read, FileType::Directory) => LearnedKind::Directory,
@@ -157,7 +158,7 @@ impl Seen {
     }
 
     /// All of it, for a list. Of large files that were not in memory before it is asked what is
-    /// there now, but for those that were `listed` in this version: there is what was fetched
+    /// there now, but for those that are `listed` in this version: there is what was fetched
     /// of it, and what prefetching has wasted would never leave the list. For the same reason what
     /// was requested ahead of the program and not read is left out.
     pub(super) fn observed<'a>(
@@ -172,7 +173,13 @@ impl Seen {
             let is_large = row.kind == LearnedKind::Read && version.bytes > WHOLE_BYTES;
             let mut ranges = row.ranges(version);
             let before = if is_large { listed(path, version) } else { Listed::Nothing };
-            if matches!(before, Listed::Same) {
+            let mut unseen = Vec::new();
+            if row.was_cached {
+                unseen.push(0..u64::MAX);
+            } else if let Listed::Same(fetched) = before {
+                unseen.extend_from_slice(fetched);
+            }
+            if matches!(before, Listed::Same(_)) {
                 ranges = row.touched(version);
             } else if is_large && !row.was_cached && asked < ASKED_MAX {
                 asked += 1;
@@ -186,8 +193,9 @@ impl Seen {
                 ranges,
                 version,
                 history: 0,
+                histories: Vec::new(),
             };
-            all.push(Observed { entry, is_seen: true });
+            all.push(Observed { entry, unseen, is_seen: true });
         }
         all
     }
@@ -217,7 +225,7 @@ impl Row {
     ) -> Vec<Range<u64>> {
         let mut requested = self.requested.clone();
         if let Listed::Other(entry) = before {
-            requested.extend(entry.ranges_of(version));
+            requested.extend(entry.ranges_of(version, entry.bytes_max()));
         }
         used::used(resident, &requested, &self.touched(version))
     }

@@ -1,7 +1,8 @@
 //! Fetches all of a learned list, as for a machine, container or volume that is new.
 //!
 //! # Invariants
-//! - What is requested fits the budget; at most 64 paths are with workers.
+//! - What is requested fits the budget: a path is charged all that it may fetch until that is
+//!   known. At most 64 paths are with workers.
 //! - The report counts every entry once: fetched, cached, absent, gone, failed or beyond the
 //!   budget.
 
@@ -49,29 +50,34 @@ pub fn warm(
     let bounds = PoolBounds { jobs_max: JOBS_MAX, threads_max: JOBS_MAX, name: "warm-list" };
     let mut pool = Pool::new(bounds, Arc::default(), ThreadRoom::here(), work);
     let tools = Arc::new(Tools::new());
-    let mut entries: Vec<Arc<LearnedEntry>> = list.trusted().cloned().map(Arc::new).collect();
+    let mut entries: Vec<Arc<LearnedEntry>> = list.trusted().map(Arc::new).collect();
     // Directories and lookups are small and lead to the rest.
     entries.sort_by_key(|entry| entry.kind == LearnedKind::Read);
     let mut report = ListReport { entries: entries.len() as u64, ..ListReport::default() };
-    let (mut left, mut next) = (budget_bytes, entries.into_iter());
+    let (mut left, mut next, mut waiting) = (budget_bytes, entries.into_iter(), None);
     loop {
         while pool.room() > 0
-            && let Some(entry) = next.next()
+            && let Some(entry) = waiting.take().or_else(|| next.next())
         {
-            let bytes = entry.bytes();
-            if bytes > left {
+            if entry.bytes_charged() > left {
+                if pool.outstanding() > 0 {
+                    // What is given back may be enough.
+                    waiting = Some(entry);
+                    break;
+                }
                 report.beyond += 1;
                 continue;
             }
-            left -= bytes;
-            assert!(left <= budget_bytes, "what is fetched fits the budget");
-            pool.push(Job { tools: Arc::clone(&tools), what: What::Warm(entry) });
+            let allowed = entry.bytes_max().min(left);
+            left -= allowed;
+            pool.push(Job { tools: Arc::clone(&tools), what: What::Warm(entry, allowed) });
         }
         if pool.outstanding() == 0 {
             break;
         }
         if let Some(done) = pool.wait(PROGRESS_EVERY) {
-            report.note(&done);
+            left += report.note(&done);
+            assert!(left <= budget_bytes, "what is fetched fits the budget");
         }
         progress(&report);
     }
@@ -79,8 +85,9 @@ pub fn warm(
 }
 
 impl ListReport {
-    fn note(&mut self, done: &Done) {
-        let What::Warm(entry) = &done.what else { return };
+    /// Takes in what became of an entry: the bytes that were charged for it and not fetched.
+    fn note(&mut self, done: &Done) -> u64 {
+        let What::Warm(entry, allowed) = &done.what else { return 0 };
         match (&done.found, entry.kind) {
             (Err(Refusal::Absent(Errno::NOENT)), LearnedKind::Absent) => self.absent += 1,
             (Err(Refusal::Absent(Errno::NOENT)), _) => self.gone += 1,
@@ -91,6 +98,9 @@ impl ListReport {
             }
             (Ok(_), _) => self.cached += 1,
         }
+        let fetched = done.found.as_ref().map_or(0, |found| found.bytes);
+        assert!(fetched <= *allowed, "no more is fetched than is charged");
+        allowed - fetched
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) struct LearningSink<'a> {
 
 impl AccessSink for LearningSink<'_> {
     fn process(&mut self, pid: i32, processor: Option<Nanos>) {
+        self.learner.process(pid);
         self.prefetcher.process(pid, processor);
     }
 

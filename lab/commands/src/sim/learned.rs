@@ -151,9 +151,10 @@ fn changed(mut trace: AccessTrace, changes: &[&Step]) -> Result<AccessTrace> {
 /// A run with `list`, which learns of it.
 fn row(trace: &AccessTrace, setup: &WalkSetup, list: &mut LearnedList) -> Row {
     let [alone, known] = [Ahead::Nothing, Ahead::Known].map(|ahead| run(trace, setup, ahead));
-    let (listed, learned) = run_listed(trace, setup, list);
+    let (listed, judged, learned) = run_listed(trace, setup, list);
     let (precision, recall) = precision_and_recall(&listed);
     let count = list.trusted().count() as u64;
+    list.judge(judged);
     list.merge(learned);
     Row {
         run: 0,

@@ -8,10 +8,11 @@
 //! - A trace has no times of change: another inode is another version.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use forerun_core::learned::replay::{Replay, ReplayEntry};
 use forerun_core::learned::{
-    LearnedEntry, LearnedKind, LearnedList, Observed, Version, WHOLE_BYTES,
+    LearnedEntry, LearnedKind, LearnedList, Observed, Version, WHOLE_BYTES, charged,
 };
 use forerun_core::units::Nanos;
 
@@ -32,16 +33,17 @@ pub(super) struct ListDriver {
 struct Seen {
     kind: LearnedKind,
     first: Nanos,
-    ranges: Vec<std::ops::Range<u64>>,
+    ranges: Vec<Range<u64>>,
 }
 
 impl ListDriver {
     pub(super) fn new(tree: &Tree, list: &LearnedList, budget_bytes: u64) -> Self {
-        let entries: Vec<LearnedEntry> = list.trusted().cloned().collect();
+        let entries: Vec<LearnedEntry> = list.trusted().collect();
         let places = entries.iter().zip(0..).map(|(it, place)| (it.path.clone(), place)).collect();
         let replay = Replay::new(entries.iter().map(|entry| ReplayEntry {
             first: entry.first,
-            bytes: entry.bytes(),
+            bytes: entry.bytes_charged(),
+            bytes_max: entry.bytes_max(),
             ranges: entry.ranges.len() as u64,
             place: entry.version.inode,
             is_judged: entry.kind == LearnedKind::Read && find(tree, &entry.path).is_some(),
@@ -121,7 +123,7 @@ impl ListDriver {
                 storage::inode(tree, node)
             }
         };
-        let ranges = entry.ranges_of(version(tree, node));
+        let ranges = self.ranges(tree, place, node);
         let data: Vec<_> = ranges
             .iter()
             .flat_map(|range| storage::data(tree, node, range.start, range.end - range.start))
@@ -130,9 +132,17 @@ impl ListDriver {
         (place, Some(node), stages)
     }
 
+    /// What is fetched of the entry at `place`, which is `node` now.
+    fn ranges(&self, tree: &Tree, place: u32, node: usize) -> Vec<Range<u64>> {
+        let allowed = self.replay.allowed_bytes(place);
+        self.entries[place as usize].ranges_of(version(tree, node), allowed)
+    }
+
     /// An entry has been fetched in this time.
-    pub(super) fn complete(&mut self, place: u32, took: Nanos) {
-        self.replay.complete(place, (took > Nanos(0)).then_some(took), true);
+    pub(super) fn complete(&mut self, tree: &Tree, place: u32, took: Nanos) {
+        let node = find(tree, &self.entries[place as usize].path);
+        let bytes = node.map_or(0, |node| charged(&self.ranges(tree, place, node)));
+        self.replay.complete(place, (took > Nanos(0)).then_some(took), bytes, true);
     }
 
     /// The program has ended.
@@ -140,9 +150,18 @@ impl ListDriver {
         self.replay.finish();
     }
 
+    /// How much of the list was used, in percent of what could be judged.
+    pub(super) fn precision(&self) -> Option<u32> {
+        self.replay.stats().precision()
+    }
+
     /// What the run tells: of what it was seen to use, and of what no use could be seen of.
     pub(super) fn learned(&self, tree: &Tree) -> Vec<Observed> {
         let seen = self.seen.iter().map(|(path, row)| {
+            let place = self.places.get(path.as_bytes());
+            let place = place.filter(|&&place| self.replay.is_requested(place));
+            let fetched = place.map(|&place| self.entries[place as usize].ranges.clone());
+            let unseen = fetched.unwrap_or_default();
             let version = tree.find(path).map_or_else(Version::default, |node| version(tree, node));
             let entry = LearnedEntry {
                 path: path.as_bytes().into(),
@@ -151,8 +170,9 @@ impl ListDriver {
                 ranges: row.ranges.clone(),
                 version,
                 history: 0,
+                histories: Vec::new(),
             };
-            Observed { entry, is_seen: true }
+            Observed { entry, unseen, is_seen: true }
         });
         let is_wrong = self.replay.is_wrong();
         let is_open = |entry: &&LearnedEntry| {
@@ -160,7 +180,10 @@ impl ListDriver {
             !is_seen && !is_wrong && entry.kind != LearnedKind::Read
         };
         let unseen = self.entries.iter().filter(is_open);
-        let unseen = unseen.map(|entry| Observed { entry: entry.clone(), is_seen: false });
+        let unseen = unseen.map(|entry| {
+            let (entry, unseen) = (entry.clone(), Vec::new());
+            Observed { entry, unseen, is_seen: false }
+        });
         seen.chain(unseen).collect()
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! # Invariants
 //! - Nothing is requested, or left out, while the budget is none.
+//! - What a request may fetch is charged to the budget when it is issued, and while it is a bet it
+//!   is no more than its cost there.
 //! - An entry that may not be requested yet keeps its place, and those behind it wait; a large one
 //!   is set aside.
 
@@ -52,7 +54,7 @@ impl Replay {
                 self.gather();
             }
             let Some((next, source)) = self.next(end) else { break };
-            let row = &self.rows[next as usize];
+            let row = self.rows[next as usize];
             let (bytes, cost) = (row.entry.bytes, row.cost());
             // Few uses of those without bytes are seen: where each does not take the arm away
             // from a program that may do something else, the distance alone is their bound.
@@ -61,8 +63,8 @@ impl Replay {
             let is_new = row.state == State::Waiting && (!row.is_used || is_known);
             // A file beyond the whole budget would hold up those behind it for ever: left out.
             let is_requested = is_new && bytes <= budget_bytes;
-            let more = if row.is_used { 0 } else { bytes };
-            if is_requested && self.ahead_bytes.saturating_add(more) > budget_bytes {
+            let left = budget_bytes.saturating_sub(self.ahead_bytes);
+            if is_requested && !row.is_used && bytes > left {
                 break;
             }
             let is_allowed =
@@ -75,7 +77,9 @@ impl Replay {
             if is_held {
                 self.held.insert(next);
             } else if is_requested {
-                self.request(next, is_bet, seeks);
+                // Of a file that has grown no more than the list says, until that is believed.
+                let more = if is_right || is_known { row.entry.bytes_max.min(left) } else { 0 };
+                self.request(next, bytes.max(more), is_bet, seeks);
                 out.push(next);
             }
         }
@@ -103,16 +107,18 @@ impl Replay {
         }
     }
 
-    fn request(&mut self, index: u32, is_bet: bool, seeks: Option<bool>) {
+    fn request(&mut self, index: u32, allowed: u64, is_bet: bool, seeks: Option<bool>) {
         let row = &mut self.rows[index as usize];
         assert!(row.state == State::Waiting, "an entry is requested once");
         row.state = State::InFlight;
         self.in_flight.insert(index);
         self.stats.requested += 1;
+        row.allowed = allowed;
         if row.is_used {
             self.stats.used_requested += 1;
         } else {
-            self.ahead_bytes += row.entry.bytes;
+            self.ahead_bytes += allowed;
+            row.charged = allowed;
             row.seeks = seeks != Some(false);
             row.bet = is_bet.then(|| row.cost());
             if let Some(bet) = row.bet {
@@ -135,7 +141,7 @@ impl Replay {
 
     /// Has the next entries requested by place, where no batch is under way.
     fn gather(&mut self) {
-        if !self.batch.is_empty() || self.is_stopped {
+        if !self.batch.is_empty() || self.is_stopped || self.has_batch_ahead() {
             return;
         }
         let end = if self.is_right() || self.is_followed() { self.rows.len() } else { self.end() };
@@ -151,6 +157,18 @@ impl Replay {
         }
         batch.sort_unstable();
         self.batch.extend(batch.into_iter().map(|(_, index)| index));
+    }
+
+    /// Whether half a batch and more was requested that the program has not come to: a list that
+    /// has proved right may be that of a run that read more.
+    fn has_batch_ahead(&self) -> bool {
+        let ahead = self.rows[self.position..self.front].iter().filter(|row| !row.is_used);
+        let (mut entries, mut bytes) = (0, 0_u64);
+        for row in ahead {
+            entries += 1;
+            bytes = bytes.saturating_add(row.entry.bytes);
+        }
+        entries >= BATCH_ENTRIES / 2 || bytes >= BATCH_BYTES / 2
     }
 
     /// The oldest of the skipped that is not used by now.

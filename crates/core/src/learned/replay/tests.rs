@@ -8,8 +8,14 @@ const FIRST: u32 = 32;
 const _: () = assert!(FIRST as usize == AHEAD_MIN);
 
 fn entries(count: usize) -> Vec<ReplayEntry> {
-    let entry =
-        |at| ReplayEntry { first: millis(at), bytes: 4096, ranges: 1, place: at, is_judged: true };
+    let entry = |at| ReplayEntry {
+        first: millis(at),
+        bytes: 4096,
+        bytes_max: 4096,
+        ranges: 1,
+        place: at,
+        is_judged: true,
+    };
     (0..count as u64).map(entry).collect()
 }
 
@@ -17,6 +23,11 @@ fn issue(replay: &mut Replay) -> Vec<u32> {
     let mut out = Vec::new();
     replay.issue(1_000, 1 << 30, Some(false), &mut out);
     out
+}
+
+/// The request for `index` has fetched all that it may.
+fn complete(replay: &mut Replay, index: u32, took: Option<Nanos>, is_seen: bool) {
+    replay.complete(index, took, replay.allowed_bytes(index), is_seen);
 }
 
 fn millis(count: u64) -> Nanos {
@@ -30,7 +41,7 @@ fn follow(replay: &mut Replay, is_used: impl Fn(u32) -> bool, took: Nanos) -> us
     while at < requested.len() {
         let index = requested[at];
         at += 1;
-        replay.complete(index, Some(took), true);
+        complete(replay, index, Some(took), true);
         if is_used(index) {
             replay.used(millis(at as u64), index);
         }
@@ -47,7 +58,7 @@ fn a_list_that_is_right_is_fetched_whole_in_order_each_entry_once() {
     assert_eq!(issue(&mut replay), [], "nothing more before the program uses something");
     let mut all = (0..FIRST).collect::<Vec<_>>();
     for index in 0..1_000 {
-        replay.complete(index, Some(millis(1)), true);
+        complete(&mut replay, index, Some(millis(1)), true);
         replay.used(millis(u64::from(index)), index);
         all.extend(issue(&mut replay));
     }
@@ -103,7 +114,7 @@ fn a_program_that_is_ahead_of_the_list_is_not_waited_for() {
     let mut replay = Replay::new(entries(1_000));
     assert_eq!(issue(&mut replay).len(), AHEAD_MIN);
     for index in 0..JUDGED_MIN {
-        replay.complete(index, Some(millis(1)), true);
+        complete(&mut replay, index, Some(millis(1)), true);
         replay.used(millis(1), index);
     }
     replay.used(millis(1), 45);
@@ -116,7 +127,7 @@ fn a_program_that_is_ahead_of_the_list_is_not_waited_for() {
 fn one_use_far_ahead_moves_nothing_and_several_do() {
     let mut replay = Replay::new(entries(1_000));
     for index in issue(&mut replay) {
-        replay.complete(index, Some(millis(1)), true);
+        complete(&mut replay, index, Some(millis(1)), true);
     }
     for (now, far) in [500, 900, 200].into_iter().enumerate() {
         replay.used(millis(now as u64), far);
@@ -166,14 +177,14 @@ fn seek_bound_devices_get_batches_by_place_large_ones_once_the_list_proved_right
     let first = issue(&mut replay);
     assert_eq!(first, [31, 30, 29, 28], "of the first batch, until something is used");
     for index in first {
-        replay.complete(index, Some(millis(1)), true);
+        complete(&mut replay, index, Some(millis(1)), true);
     }
     (0..FIRST).for_each(|index| replay.used(millis(1), index));
     (0..9).for_each(|_| replay.missed());
     let second = issue(&mut replay);
     assert_eq!(second, (FIRST..2 * FIRST).rev().collect::<Vec<_>>(), "as much as was used");
     for index in second {
-        replay.complete(index, Some(millis(1)), true);
+        complete(&mut replay, index, Some(millis(1)), true);
     }
     (FIRST..2 * FIRST).for_each(|index| replay.used(millis(1), index));
     assert_eq!(issue(&mut replay), (2 * FIRST..500).rev().collect::<Vec<_>>());
@@ -200,7 +211,7 @@ fn a_large_entry_waits_until_the_program_uses_it_or_the_list_has_proved_right() 
     assert_eq!(issue(&mut replay), [], "once");
     let (mut replay, first) = prepared();
     for &index in &first[..JUDGED_MIN as usize] {
-        replay.complete(index, Some(millis(1)), true);
+        complete(&mut replay, index, Some(millis(1)), true);
         replay.used(millis(1), index);
     }
     assert_eq!(issue(&mut replay)[..2], [2, 3], "as what comes before it was used");
@@ -211,7 +222,7 @@ fn a_program_was_saved_the_fetch_of_each_entry_that_was_there() {
     let mut replay = Replay::new(entries(32));
     let first = issue(&mut replay);
     for (&index, took) in first.iter().zip([8, 8, 1, 800]) {
-        replay.complete(index, Some(millis(took)), true);
+        complete(&mut replay, index, Some(millis(took)), true);
     }
     first[..3].iter().for_each(|&index| replay.used(millis(20), index));
     assert_eq!(replay.take_gained(), millis(8 + 8 + 1));
@@ -255,7 +266,7 @@ fn a_list_that_goes_by_place_is_left_to_its_program_on_a_device_that_seeks() {
             assert_eq!(replay.is_over(), expected == 0 || out.len() == places.len(), "{why}");
             // What one request has told.
             for &index in &out {
-                replay.complete(index, Some(millis(1)), true);
+                complete(&mut replay, index, Some(millis(1)), true);
             }
             replay.issue(1_000, 1 << 30, Some(false), &mut out);
             let is_left = expected == 0;
@@ -285,7 +296,7 @@ fn what_was_seen_at_the_same_time_has_no_order() {
 
 #[test]
 fn entries_without_bytes_are_ahead_in_larger_numbers() {
-    let all = entries(1_000).into_iter().map(|it| ReplayEntry { bytes: 0, ..it });
+    let all = entries(1_000).into_iter().map(|it| ReplayEntry { bytes: 0, bytes_max: 0, ..it });
     let mut replay = Replay::new(all.collect::<Vec<_>>());
     assert_eq!(issue(&mut replay).len(), AHEAD_MAX);
     assert_eq!(issue(&mut replay), []);
@@ -300,14 +311,20 @@ fn issue_seeking(replay: &mut Replay) -> usize {
 
 #[test]
 fn on_a_device_that_seeks_entries_without_bytes_are_bets_as_well() {
-    let look =
-        |it: ReplayEntry| ReplayEntry { bytes: 0, ranges: 0, place: 0, is_judged: false, ..it };
+    let look = |it: ReplayEntry| ReplayEntry {
+        bytes: 0,
+        bytes_max: 0,
+        ranges: 0,
+        place: 0,
+        is_judged: false,
+        ..it
+    };
     let prepared = || Replay::new(entries(1_000).into_iter().map(look));
     let mut replay = prepared();
     assert_eq!(issue_seeking(&mut replay), 4);
     // What was there has cost nothing, what was waited for has, though no use of it is seen.
-    replay.complete(0, None, false);
-    replay.complete(1, Some(millis(10)), false);
+    complete(&mut replay, 0, None, false);
+    complete(&mut replay, 1, Some(millis(10)), false);
     assert_eq!(issue_seeking(&mut replay), 1);
     replay.used(millis(1), 500);
     replay.used(millis(1), 2);
@@ -324,8 +341,14 @@ fn on_a_device_that_seeks_entries_without_bytes_are_bets_as_well() {
 #[test]
 fn a_list_is_followed_once_a_half_of_what_was_last_seen_is_listed() {
     let file = |it: ReplayEntry| ReplayEntry { place: 0, ..it };
-    let look =
-        |it: ReplayEntry| ReplayEntry { bytes: 0, ranges: 0, place: 0, is_judged: false, ..it };
+    let look = |it: ReplayEntry| ReplayEntry {
+        bytes: 0,
+        bytes_max: 0,
+        ranges: 0,
+        place: 0,
+        is_judged: false,
+        ..it
+    };
     #[rustfmt::skip]
     let rows = [ // seen, newest last requested of files, of look-ups; why
         ("",                          4,            4,         "nothing is seen"),
@@ -364,7 +387,7 @@ fn what_was_judged_counts_more_than_what_was_seen() {
     replay.issue(32, 1 << 30, Some(true), &mut requested);
     assert_eq!(requested.len(), 32);
     for &index in &requested {
-        replay.complete(index, Some(millis(1)), true);
+        complete(&mut replay, index, Some(millis(1)), true);
     }
     // It uses what is listed, and passes by what was requested.
     for index in 100..200 {
@@ -400,7 +423,7 @@ fn any_calls_keep_the_counts_in_balance() {
                 0 => replay.used(millis(now), index),
                 1 => {
                     let took = (random.below(4) > 0).then(|| Nanos(random.below(1 << 20)));
-                    replay.complete(index, took, random.below(4) > 0);
+                    complete(&mut replay, index, took, random.below(4) > 0);
                 }
                 _ => {
                     let mut out = Vec::new();
@@ -419,5 +442,125 @@ fn any_calls_keep_the_counts_in_balance() {
         assert!(stats.used_requested + stats.unused <= requested);
         assert_eq!(replay.ahead_bytes(), 4096 * (requested - stats.used_requested));
         assert_eq!(stats.unused_bytes, 4096 * stats.unused);
+    }
+}
+
+/// Entries that say they are of a byte each, of files that have grown.
+fn claims(count: u64) -> Vec<ReplayEntry> {
+    let of = |entry: ReplayEntry| ReplayEntry { bytes_max: 256 << 10, place: 0, ..entry };
+    entries(usize::try_from(count).unwrap()).into_iter().map(of).collect()
+}
+
+#[test]
+fn a_list_that_claims_little_fetches_no_more_than_it_is_charged() {
+    let budget = 3 << 20;
+    let mut replay = Replay::new(claims(10_000));
+    let (mut fetched, mut used, mut now) = (0, 0, 0);
+    let mut due = VecDeque::new();
+    let mut furthest = 0;
+    loop {
+        let mut out = Vec::new();
+        replay.issue(1_000, budget, Some(false), &mut out);
+        for index in out {
+            // All that a file which has grown may take of the device.
+            fetched += replay.allowed_bytes(index);
+            complete(&mut replay, index, Some(millis(1)), true);
+            due.push_back(index);
+        }
+        furthest = furthest.max(fetched - used);
+        assert_eq!(replay.ahead_bytes(), fetched - used);
+        assert!(fetched - used <= budget, "{} ahead of the program", fetched - used);
+        if !replay.is_right() {
+            assert!(fetched <= u64::from(FIRST + now) * 4096, "a bet is what the list says");
+        }
+        let Some(index) = due.pop_front() else { break };
+        now += 1;
+        replay.used(millis(u64::from(now)), index);
+        used += replay.allowed_bytes(index);
+    }
+    assert_eq!(replay.stats().requested, 10_000);
+    assert_eq!(furthest, budget, "it is believed in the end");
+}
+
+#[test]
+fn what_was_fetched_is_charged_in_place_of_what_might_have_been() {
+    let mut replay = Replay::new(claims(100));
+    (0..16).for_each(|index| replay.used(millis(1), index));
+    let first = issue(&mut replay);
+    for &index in &first[..16] {
+        complete(&mut replay, index, Some(millis(1)), true);
+        replay.used(millis(2), index);
+    }
+    let next = issue(&mut replay);
+    let believed = next[next.len() - 1];
+    assert_eq!(replay.allowed_bytes(believed), 256 << 10);
+    let before = replay.ahead_bytes();
+    replay.complete(believed, Some(millis(1)), 8192, true);
+    assert_eq!(before - replay.ahead_bytes(), (256 << 10) - 8192);
+    replay.used(millis(3), believed);
+    assert_eq!(before - replay.ahead_bytes(), 256 << 10);
+    // One that is used before it has arrived is charged nothing when it does.
+    let early = next[next.len() - 2];
+    replay.used(millis(3), early);
+    let before = replay.ahead_bytes();
+    replay.complete(early, Some(millis(1)), 4096, true);
+    assert_eq!(replay.ahead_bytes(), before);
+}
+
+#[test]
+fn a_list_of_a_run_that_read_much_costs_one_that_reads_little_a_bounded_share() {
+    let mebibyte = 1 << 20;
+    let large = |(at, entry): (usize, ReplayEntry)| {
+        let bytes = if at < 20 { entry.bytes } else { mebibyte };
+        ReplayEntry { bytes, bytes_max: bytes, place: 0, ..entry }
+    };
+    let all: Vec<_> = entries(220).into_iter().enumerate().map(large).collect();
+    #[rustfmt::skip]
+    let rows = [ // the device seeks, files that the program uses of the start, of the rest, bytes
+        (Some(false), 20, 1,   32 * mebibyte, "the window of a list that has proved right"),
+        (Some(false), 0,  1,   9 * mebibyte,  "what was used, and a little"),
+        (Some(true),  20, 1,   96 * mebibyte, "a batch and a half of it"),
+        (Some(true),  0,  1,   2 * mebibyte,  "what was used, and a little"),
+        (Some(false), 20, 200, 0,             "all is used"),
+        (Some(true),  20, 200, 0,             "all is used"),
+    ];
+    for (seeks, start, rest, wasted_max, why) in rows {
+        let mut replay = Replay::new(all.clone());
+        let (mut requested, mut now) = (Vec::new(), 0);
+        let uses = (0..start).chain(20..20 + rest);
+        let mut uses = uses.chain(std::iter::repeat_n(u32::MAX, 50));
+        loop {
+            let from = requested.len();
+            replay.issue(1_000, 1 << 30, seeks, &mut requested);
+            for &index in &requested[from..] {
+                complete(&mut replay, index, Some(millis(1)), true);
+            }
+            let Some(index) = uses.next() else { break };
+            now += 1;
+            replay.used(millis(now), index);
+            if index == u32::MAX {
+                replay.missed();
+            }
+        }
+        replay.finish();
+        let stats = replay.stats();
+        assert!(stats.unused_bytes <= wasted_max, "{why}: {stats:?}");
+        assert!(rest < 200 || requested.len() > 200 && stats.used == 220, "{why}: {stats:?}");
+        assert!(rest == 200 || requested.len() < 110, "{why}: {stats:?}");
+    }
+}
+
+#[test]
+fn a_run_is_judged_by_enough_of_what_it_requested() {
+    #[rustfmt::skip]
+    let rows = [ // used, unused, percent
+        (15, 0,  None),
+        (16, 0,  Some(100)),
+        (12, 4,  Some(75)),
+        (0,  16, Some(0)),
+    ];
+    for (used_requested, unused, expected) in rows {
+        let stats = ReplayStats { used_requested, unused, ..ReplayStats::default() };
+        assert_eq!(stats.precision(), expected);
     }
 }

@@ -19,10 +19,11 @@ fn with(path: &str) -> impl FnOnce(Option<LearnedFile>) -> LearnedFile {
         ranges: std::iter::once(0..4096).collect(),
         version: Version::default(),
         history: 0,
+        histories: Vec::new(),
     };
     move |before| {
         let mut file = before.unwrap_or_default();
-        file.list.merge(vec![Observed { entry, is_seen: true }]);
+        file.list.merge(vec![Observed { entry, unseen: Vec::new(), is_seen: true }]);
         LearnedFile { program: Program::default(), ..file }
     }
 }

@@ -1,0 +1,100 @@
+//! The learner by itself: what it takes for a use, and how much it remembers of files.
+//!
+//! # Invariants
+//! - No program runs under it: what observers would report is reported by the tests.
+
+use std::fs;
+use std::io::Read as _;
+use std::process::{self, Command, Stdio};
+
+use forerun_testkit::{Scratch, installed, skip};
+
+use super::*;
+use crate::kernel;
+use crate::learn::store::Store;
+use forerun_core::planner::CursorId as Cursor;
+
+/// A learner that keeps its list in `scratch`, with reports of the process `pid`.
+fn learner(scratch: &Scratch, pid: u32) -> Learner {
+    let store = Store::at(&scratch.join("lists")).unwrap();
+    let program = format::Program::default();
+    let target = Some(Target { store, name: "x".into(), program });
+    let (list, stats) = (LearnedList::default(), LearnedStats::default());
+    let mut learner = Learner::new(target, &list, stats, Arc::default(), ThreadRoom::here());
+    learner.process(i32::try_from(pid).unwrap());
+    learner
+}
+
+/// `learner` is told that `file` was opened, as the number `id`.
+fn open(learner: &mut Learner, file: &File, id: u32) {
+    let path = crate::open::path_of(file).unwrap();
+    let stat = kernel::stat(file).unwrap();
+    learner.opened(Nanos(0), Cursor(id), path, &stat, (Some(FileId(id.into())), Some(file)));
+}
+
+#[test]
+fn what_lies_in_memory_in_any_case_is_not_learned() {
+    let test = "what_lies_in_memory_in_any_case_is_not_learned";
+    let (disk, memory) = (Scratch::on_disk("learn-disk"), Scratch::in_memory("learn-memory"));
+    let file = |scratch: &Scratch| {
+        fs::write(scratch.join("file"), [1; 10]).unwrap();
+        File::open(scratch.join("file")).unwrap()
+    };
+    let (on_disk, in_memory) = (file(&disk), file(&memory));
+    let is_memory = |file: &File| is_in_memory(file, &kernel::stat(file).unwrap());
+    if is_memory(&on_disk) || !is_memory(&in_memory) {
+        return skip(test, "a disk, and a file system in memory");
+    }
+    let mut learner = learner(&disk, process::id());
+    open(&mut learner, &in_memory, 1);
+    assert_eq!((learner.seen.count(), learner.cursors.len(), learner.files.len()), (0, 0, 0));
+    open(&mut learner, &on_disk, 2);
+    assert_eq!((learner.seen.count(), learner.cursors.len(), learner.files.len()), (1, 1, 1));
+    // What is looked up by a worker tells the same.
+    let look = |scratch: &Scratch| {
+        let path = scratch.join("file").into_os_string().into_encoded_bytes();
+        let tools = Arc::clone(&learner.tools);
+        work(Job { tools, what: What::Look(path.into()) }).found.unwrap().is_in_memory
+    };
+    assert_eq!([look(&disk), look(&memory)], [false, true]);
+}
+
+#[test]
+fn a_process_in_another_mount_namespace_teaches_nothing() {
+    let test = "a_process_in_another_mount_namespace_teaches_nothing";
+    if !installed(test, "unshare") {
+        return;
+    }
+    let scratch = Scratch::on_disk("learn-elsewhere");
+    fs::write(scratch.join("file"), [1; 10]).unwrap();
+    let file = File::open(scratch.join("file")).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", "echo there && exec cat"]).stderr(Stdio::null());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = [0; 6];
+    if child.stdout.as_mut().unwrap().read_exact(&mut said).is_err() {
+        child.wait().unwrap();
+        return skip(test, "a mount namespace");
+    }
+    let mut learner = learner(&scratch, child.id());
+    open(&mut learner, &file, 1);
+    assert_eq!((learner.seen.count(), learner.cursors.len()), (0, 0));
+    learner.process(i32::try_from(process::id()).unwrap());
+    open(&mut learner, &file, 1);
+    assert_eq!((learner.seen.count(), learner.cursors.len()), (1, 1));
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+#[test]
+fn requests_of_the_files_that_were_met_last_are_followed() {
+    let scratch = Scratch::on_disk("learn-files");
+    fs::write(scratch.join("file"), [1; 10]).unwrap();
+    let file = File::open(scratch.join("file")).unwrap();
+    let mut learner = learner(&scratch, process::id());
+    let count = u32::try_from(FILES_MAX).unwrap() + 10;
+    (0..count).for_each(|id| open(&mut learner, &file, id));
+    assert_eq!(learner.files.len(), FILES_MAX);
+    let known = |id: u32| learner.files.contains_key(&FileId(id.into()));
+    assert!(known(count - 1) && !known(0), "the first are forgotten");
+}
