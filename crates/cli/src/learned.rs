@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let stem = file.file_stem().and_then(|stem| stem.to_str());
             let name = name.as_deref().or(stem).context("give the list a --name")?;
             let read = read_file(file)?;
-            Store::of_user()?.update(name, PATIENCE, |_| read)?;
+            Store::of_user()?.put(name, PATIENCE, &read)?;
             Ok(())
         }
         Command::Merge { out, files } => {
@@ -224,11 +224,11 @@ fn write(path: &Path, file: &LearnedFile) -> Result<()> {
 fn forget(store: &Store, name: Option<&str>) -> Result<()> {
     let Some(name) = name else {
         for list in store.lists()? {
-            store.forget(&list.name)?;
+            store.forget(&list.name, PATIENCE)?;
         }
         return Ok(());
     };
-    if !store.forget(name)? {
+    if !store.forget(name, PATIENCE)? {
         named(store, name)?;
     }
     Ok(())

@@ -6,18 +6,22 @@
 //! ```
 //! # Invariants
 //! - A list that another user could have written is refused, and so is such a folder.
-//! - A list is whole at any moment: it is replaced by renaming, under a lock of the folder.
-//! - At most [`LISTS_MAX`] lists and [`BYTES_MAX`] bytes; those that were saved longest ago go.
+//! - A list is whole at any moment: it is replaced by renaming, under a lock of the folder, which a
+//!   list is removed under as well.
+//! - A list that is there and cannot be read for now, or not by this version, is left alone by
+//!   runs.
+//! - At most [`LISTS_MAX`] lists and [`BYTES_MAX`] bytes; those that were saved longest ago go. One
+//!   of more than [`LIST_BYTES_MAX`] is not saved, and takes no other's place.
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forerun_io::state::{StateError, StateFolder};
+use forerun_io::state::{StateError, StateFolder, StateLock};
 use rustix::fs::{AtFlags, Dir, unlinkat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
@@ -58,6 +62,12 @@ pub enum StoreError {
     /// Others save all the time.
     #[error("{}: others hold the lock", .0.display())]
     Busy(PathBuf),
+    /// It is there, and what a run has taught cannot be added to it.
+    #[error("not saved, and left as it is: {0}")]
+    Unread(Box<StoreError>),
+    /// It would take the place of too many others.
+    #[error("not saved: the list would have more than {} MiB", LIST_BYTES_MAX >> 20)]
+    TooLarge,
     /// It cannot be the name of a file.
     #[error("{0:?} is no name of a list: letters, digits, `.`, `_`, `-`, `+` and `@`, at most 128")]
     Name(String),
@@ -97,11 +107,13 @@ impl Store {
         LearnedFile::read(file).map(Some).map_err(|why| StoreError::Format(path, why))
     }
 
-    /// Changes the list of this name, from the one that is there, if it can be read, to what
-    /// `change` makes of it. Waits `patience` for others that save.
+    /// Changes the list of this name, from the one that is there to what `change` makes of it; one
+    /// that is damaged, or not this user's alone, is begun anew. Waits `patience` for others that
+    /// save.
     ///
     /// # Errors
-    /// The system refuses to write, or others hold the lock all the time. The list before stays.
+    /// The one that is there cannot be read now or by this version, the new one is too large, the
+    /// system refuses to write, or others hold the lock all the time. The list before stays.
     pub fn update(
         &self,
         name: &str,
@@ -110,10 +122,41 @@ impl Store {
     ) -> Result<(), StoreError> {
         check_name(name)?;
         let lock = self.0.lock(patience)?;
-        let file = change(self.load(name).ok().flatten());
-        let written = self.0.replace(&lock, &file_name(name), |mut to| file.write(&mut to));
-        self.prune();
-        drop(lock);
+        let before = match self.load(name) {
+            Ok(before) => before,
+            Err(why) if why.is_damage() => None,
+            Err(why) => return Err(StoreError::Unread(Box::new(why))),
+        };
+        self.replace(&lock, name, &change(before))
+    }
+
+    /// Replaces the list of this name by `file`, whatever is there. Waits `patience` for others
+    /// that save.
+    ///
+    /// # Errors
+    /// As of [`Store::update`], but for the list that is there.
+    pub fn put(
+        &self,
+        name: &str,
+        patience: Duration,
+        file: &LearnedFile,
+    ) -> Result<(), StoreError> {
+        check_name(name)?;
+        self.replace(&self.0.lock(patience)?, name, file)
+    }
+
+    fn replace(&self, lock: &StateLock, name: &str, file: &LearnedFile) -> Result<(), StoreError> {
+        let mut is_too_large = false;
+        let written = self.0.replace(lock, &file_name(name), |to| {
+            let mut to = Bounded { to, left: LIST_BYTES_MAX };
+            let written = file.write(&mut to);
+            is_too_large = to.left == 0;
+            written
+        });
+        if is_too_large {
+            return Err(StoreError::TooLarge);
+        }
+        self.prune(lock);
         Ok(written?)
     }
 
@@ -138,12 +181,16 @@ impl Store {
         Ok(lists)
     }
 
-    /// Removes the list of this name. Whether there was one.
+    /// Removes the list of this name. Whether there was one. Waits `patience` for others that save.
     ///
     /// # Errors
-    /// The system refuses it.
-    pub fn forget(&self, name: &str) -> Result<bool, StoreError> {
+    /// The system refuses it, or others hold the lock all the time.
+    pub fn forget(&self, name: &str, patience: Duration) -> Result<bool, StoreError> {
         check_name(name)?;
+        self.remove(&self.0.lock(patience)?, name)
+    }
+
+    fn remove(&self, _lock: &StateLock, name: &str) -> Result<bool, StoreError> {
         match unlinkat(self.0.folder(), file_name(name), AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
@@ -152,12 +199,12 @@ impl Store {
     }
 
     /// Removes the oldest where there are too many, and what runs that were killed have left.
-    fn prune(&self) {
-        let mut left = BYTES_MAX;
+    fn prune(&self, lock: &StateLock) {
+        let mut bytes = 0_u64;
         for (count, list) in (0..).zip(self.lists().unwrap_or_default()) {
-            left = left.saturating_sub(list.bytes);
-            if count >= LISTS_MAX || left == 0 {
-                let _ = self.forget(&list.name);
+            bytes = bytes.saturating_add(list.bytes);
+            if count >= LISTS_MAX || bytes > BYTES_MAX {
+                let _ = self.remove(lock, &list.name);
             }
         }
         let Ok(entries) = Dir::read_from(self.0.folder()) else { return };
@@ -173,6 +220,45 @@ impl Store {
                 let _ = unlinkat(self.0.folder(), name, AtFlags::empty());
             }
         }
+    }
+}
+
+impl StoreError {
+    /// Whether no reader of any version would take what is there for a list of this user's, at any
+    /// time.
+    fn is_damage(&self) -> bool {
+        match self {
+            // A link is not followed; what the system did not refuse is too long.
+            Self::Io(_, error) => {
+                error.raw_os_error().is_none_or(|it| it == Errno::LOOP.raw_os_error())
+            }
+            Self::Format(_, FormatError::Io(_) | FormatError::Version(_)) => false,
+            Self::Format(..) | Self::OfOthers(_) => true,
+            Self::NoFolder | Self::Busy(_) | Self::Unread(_) | Self::TooLarge | Self::Name(_) => {
+                false
+            }
+        }
+    }
+}
+
+/// What is written to `to`, up to a bound.
+struct Bounded<'a> {
+    to: &'a mut dyn Write,
+    /// None once the bound was met.
+    left: u64,
+}
+
+impl Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.left = self.left.saturating_sub(bytes.len() as u64);
+        if self.left == 0 {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.to.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
     }
 }
 
@@ -209,6 +295,8 @@ fn file_name(name: &str) -> String {
 pub const LISTS_MAX: usize = 256;
 /// All their bytes.
 pub const BYTES_MAX: u64 = 64 << 20;
+/// Those of one, so that it leaves room for others.
+pub const LIST_BYTES_MAX: u64 = BYTES_MAX / 2;
 pub(crate) const NAME_BYTES_MAX: usize = 128;
 const SUFFIX: &str = ".jsonl";
 /// No run writes its list for so many seconds.
