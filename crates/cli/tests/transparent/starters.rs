@@ -135,7 +135,7 @@ see()
 
 /// Answers each byte, and ends at the end of what is asked.
 const ANSWERS: &str = "mkfifo ask answer; echo $$ > up; exec perl -e '
-open A, q(<), q(ask); open B, q(>), q(answer); unlink q(ask), q(answer);
+open A, q(<), q(ask); open B, q(>), q(answer); unlink q(up), q(ask), q(answer);
 syswrite B, $x while sysread A, $x, 1; exit 3'";
 
 /// Programs of a terminal, and what its shell sees.

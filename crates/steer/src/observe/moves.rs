@@ -100,6 +100,7 @@ impl Move {
             return None;
         }
         assert!(to <= self.from.end, "a move goes on to its end at most");
+        assert!(moved.end - moved.start <= LOOKED_AT_MAX, "a poll takes in a part of a long move");
         self.at = to;
         Some(moved)
     }

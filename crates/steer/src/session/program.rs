@@ -195,7 +195,9 @@ fn become_one(
     met: &mut Vec<Forwarded>,
 ) -> Result<Pid, Refused> {
     let forward = |batch: Vec<Forwarded>, met: &mut Vec<Forwarded>| {
-        batch.iter().for_each(|signal| signal.send(started.pid));
+        for signal in &batch {
+            signal.send(started.pid);
+        }
         met.extend(batch);
     };
     // It may be the program already, and have left the group.
@@ -240,7 +242,7 @@ mod tests {
     #[test]
     fn signals_that_a_process_has_met_which_is_no_program_are_for_what_is_tried_next() {
         let mut child = Command::new("cat");
-        let child = child.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut child = child.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
         let mut signals = Signals::block().unwrap();
         let (answer, mut told) = UnixStream::pair().unwrap();
@@ -252,6 +254,8 @@ mod tests {
         let mut met = Vec::new();
         let refused = become_one(Started { pid, answer }, &mut signals, &mut met);
         assert!(refused.is_err_and(|why| why.before_exec));
+        // It was waited for.
+        let _ = child.wait();
         assert_eq!(met, [Forwarded::plain(libc::SIGUSR1)]);
     }
 }

@@ -34,6 +34,7 @@ impl Others {
     pub(super) fn begin(&mut self) {
         (self.listed_to, self.met) = (0, 0);
         self.turn = (self.turn + 1) % TURNS;
+        assert!((0..TURNS).contains(&self.turn), "each number has a turn");
     }
 
     /// The list, in order, has come to `number`: those before it that it did not have are closed.
@@ -87,7 +88,9 @@ mod tests {
     fn list(others: &mut Others, numbers: &[i32]) -> Vec<i32> {
         others.begin();
         let due: Vec<i32> = numbers.iter().copied().filter(|&it| others.is_due(it)).collect();
-        due.iter().for_each(|&number| others.set(number, true));
+        for &number in &due {
+            others.set(number, true);
+        }
         others.end();
         due
     }
@@ -100,7 +103,9 @@ mod tests {
         for _ in 0..TURNS {
             let due = list(&mut others, &all);
             assert!(due.len() <= LOOKED_AT + all.len() / 8, "{}", due.len());
-            due.iter().for_each(|&number| counts[usize::try_from(number).unwrap()] += 1);
+            for &number in &due {
+                counts[usize::try_from(number).unwrap()] += 1;
+            }
         }
         assert!(counts[..LOOKED_AT].iter().all(|&count| count == TURNS), "{counts:?}");
         assert!(counts[LOOKED_AT..].iter().all(|&count| count == 1), "{counts:?}");
