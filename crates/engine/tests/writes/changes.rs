@@ -1,19 +1,25 @@
 //! Lengths, zeros and discards: what reads see, what the store holds, and what a failure leaves.
 
-use std::{fs, sync::Arc};
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use forerun_core::prng::Prng;
 use forerun_engine::{Access, Backend, Cache, Handle, Settings, WriteError, Zeroing};
 use forerun_io::{
-    store::{memory::Memory, pattern::Pattern},
+    store::{Change, Queue, QueueKind, Store, StoreError, memory::Memory, pattern::Pattern},
     wrap::{
         fault::{Faults, Rule, When},
         volatile::{Keep, Volatile},
     },
 };
-use forerun_testkit::{Scratch, on_threads};
+use forerun_testkit::{Scratch, on_threads, until, within};
 
-use crate::rig::{EIO, Model, PAGE, bytes, failing, faulty, memory, range, settings};
+use crate::rig::{EIO, Gate, Model, PAGE, bytes, failing, faulty, memory, range, settings};
 
 /// A file, its model, and what changes both.
 struct Changing {
@@ -312,4 +318,49 @@ fn a_handle_that_reads_changes_nothing() {
     assert_eq!(file.set_len(5), refused);
     assert_eq!(file.zero(0..5, Zeroing::default()), refused);
     assert_eq!(file.discard(0..5), refused);
+}
+
+/// A memory that changes nothing before its gate opens.
+struct SlowlyChanged {
+    memory: Memory,
+    began: AtomicBool,
+    gate: Gate,
+}
+
+impl Store for SlowlyChanged {
+    fn bytes(&self) -> Result<u64, StoreError> {
+        self.memory.bytes()
+    }
+
+    fn queue(&self, kind: QueueKind) -> Arc<dyn Queue> {
+        self.memory.queue(kind)
+    }
+
+    fn change(&self, change: Change) -> Result<(), i32> {
+        self.began.store(true, Ordering::SeqCst);
+        self.gate.pass();
+        self.memory.change(change)
+    }
+}
+
+#[test]
+fn readers_see_a_cut_before_the_store_makes_it() {
+    let seen = within(|| {
+        let cache = Cache::new(settings(64)).unwrap();
+        let memory = Memory::new(vec![7; 5_000], 1 << 24);
+        let (began, gate) = (AtomicBool::new(false), Gate::default());
+        let store = Arc::new(SlowlyChanged { memory, began, gate });
+        let opened = Arc::clone(&store) as Arc<dyn Store>;
+        let file = cache.open_store_with(opened, Access::ReadWrite).unwrap();
+        std::thread::scope(|scope| {
+            let cut = scope.spawn(|| file.set_len(700));
+            until(|| store.began.load(Ordering::SeqCst));
+            let mut buf = [0; 1_000];
+            let seen = (file.len(), file.read_at(&mut buf, 600), file.read_at(&mut buf, 4_000));
+            store.gate.open();
+            assert_eq!(cut.join().unwrap(), Ok(()));
+            seen
+        })
+    });
+    assert_eq!(seen, (700, Ok(100), Ok(0)), "nothing that the store is about to cut is read");
 }

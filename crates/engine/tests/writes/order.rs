@@ -2,11 +2,14 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
-use forerun_engine::{Access, Cache, Settings, WriteError};
-use forerun_io::store::memory::Memory;
-use forerun_testkit::until;
+use forerun_engine::{Access, Cache, ReadError, Settings, WriteError};
+use forerun_io::{
+    store::memory::Memory,
+    wrap::fault::{Faults, Rule, When},
+};
+use forerun_testkit::{until, within};
 
-use crate::rig::{failing, faulty, memory, settings};
+use crate::rig::{EIO, failing, faulty, memory, settings};
 
 #[test]
 fn write_back_waits_for_a_flush_and_write_through_for_nothing() {
@@ -36,6 +39,34 @@ fn a_pinned_page_is_written_when_its_pin_is_dropped() {
     assert_eq!(writing.join().unwrap(), Ok(()));
     let mut buf = [0; 100];
     assert_eq!((shared.read_at(&mut buf, 0), buf), (Ok(100), [1; 100]));
+}
+
+/// The reader comes while the writer waits for the pin, so it waits for the writer.
+#[test]
+fn a_reader_that_waits_for_a_writer_is_served_though_another_read_fails_meanwhile() {
+    let read = within(|| {
+        let cache = Cache::new(settings(64)).unwrap();
+        let ((_, file), (_, fault, other)) = (memory(&cache, 1_000), faulty(&cache, 1_000));
+        let fails = Rule { fail: Some((When::Every(1), EIO)), ..Rule::default() };
+        fault.set(Faults { reads: fails, ..Faults::default() });
+        let pinned = file.pin(0).unwrap();
+        thread::scope(|scope| {
+            let writing = scope.spawn(|| file.write_at(&[1; 100], 0));
+            until(|| cache.stats().core.written == 1);
+            let before = cache.stats().core.demanded;
+            let reading = scope.spawn(|| {
+                let mut buf = [0; 100];
+                (file.read_at(&mut buf, 0), buf)
+            });
+            until(|| cache.stats().core.demanded > before);
+            let failed = other.read_at(&mut [0; 1], 0);
+            drop(pinned);
+            assert_eq!(writing.join().unwrap(), Ok(()));
+            assert!(matches!(failed, Err(ReadError::Store { errno: EIO, .. })), "{failed:?}");
+            reading.join().unwrap()
+        })
+    });
+    assert_eq!(read, (Ok(100), [1; 100]));
 }
 
 #[test]

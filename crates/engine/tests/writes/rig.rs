@@ -1,6 +1,6 @@
 //! Caches, stores and a model of a file for tests of writes.
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 
 use forerun_core::prng::Prng;
 use forerun_engine::{Access, Cache, Handle, Settings};
@@ -51,6 +51,25 @@ pub(crate) fn failing(writes: Option<i32>, syncs: Option<i32>) -> Faults {
         ..Rule::default()
     };
     Faults { writes: rule(writes), syncs: rule(syncs), ..Faults::default() }
+}
+
+/// What a thread waits at until a test opens it.
+#[derive(Default)]
+pub(crate) struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+
+    pub(crate) fn pass(&self) {
+        let is_open = self.is_open.lock().unwrap();
+        drop(self.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
+    }
 }
 
 /// What the file should hold.

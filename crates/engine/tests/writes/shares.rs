@@ -8,7 +8,7 @@
 //! # Invariants
 //! - The store completes no write before the shares have changed, so the piece waits until then.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 
 use forerun_core::{event::Event, units::Nanos};
 use forerun_engine::{Access, Cache, Partition, Recorder, Rule, Settings};
@@ -17,7 +17,7 @@ use forerun_io::store::{
 };
 use forerun_testkit::{until, within};
 
-use crate::rig::{PAGE, settings};
+use crate::rig::{Gate, PAGE, PAGE_BYTES, settings};
 
 /// A memory whose background completes nothing while its gate is shut.
 struct Gated {
@@ -28,24 +28,6 @@ struct Gated {
 struct GatedQueue {
     inner: Arc<dyn Queue>,
     gate: Arc<Gate>,
-}
-
-#[derive(Default)]
-struct Gate {
-    is_open: Mutex<bool>,
-    opened: Condvar,
-}
-
-impl Gate {
-    fn open(&self) {
-        *self.is_open.lock().unwrap() = true;
-        self.opened.notify_all();
-    }
-
-    fn pass(&self) {
-        let is_open = self.is_open.lock().unwrap();
-        drop(self.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
-    }
 }
 
 impl Store for Gated {
@@ -104,7 +86,7 @@ fn pieces_of_a_write(partition: Partition, frames: u64) -> Vec<u32> {
     let settings = Settings { partitions: vec![partition], ..settings(320) };
     let pieces = Arc::default();
     let cache = Cache::recorded(settings, Box::new(Pieces(Arc::clone(&pieces)))).unwrap();
-    let bytes = PAGES as usize * PAGE as usize;
+    let bytes = PAGES as usize * PAGE_BYTES as usize;
     let (memory, gate) = (Memory::new(vec![0; bytes], bytes), Arc::new(Gate::default()));
     let store = Gated { memory: memory.clone(), gate: Arc::clone(&gate) };
     let client = cache.client("own");
