@@ -496,15 +496,15 @@ fn of_handles_that_close_beside_a_writer_the_last_one_flushes() {
         let file = Arc::into_inner(file).unwrap();
         let other = file.try_clone().unwrap();
         let last = Arc::new(AtomicBool::new(false));
-        let (writes, closes) = (Arc::clone(&last), Arc::clone(&last));
+        let [by_writer, by_closer] = [Arc::clone(&last), Arc::clone(&last)];
         let writer = thread::spawn(move || {
             file.write_at(&pages(1, 1), 0).unwrap();
             drop(file);
-            writes.store(true, Ordering::SeqCst);
+            by_writer.store(true, Ordering::SeqCst);
         });
         let closer = thread::spawn(move || {
             drop(other);
-            closes.store(false, Ordering::SeqCst);
+            by_closer.store(false, Ordering::SeqCst);
         });
         join([writer, closer]);
         assert_eq!(whole(&disk.durable(), 0), 1);
