@@ -47,9 +47,9 @@ impl Rights {
     /// # Errors
     /// The process has ended, or they are not to be seen.
     pub(super) fn of(process: BorrowedFd<'_>) -> Result<Self, Refusal> {
-        let mut rights = Self::in_folder(process, "status")?;
         // This process stays in its own.
         static OWN: OnceLock<Option<CString>> = OnceLock::new();
+        let mut rights = Self::in_folder(process, "status")?;
         let name_space = |folder, name| readlinkat(folder, name, Vec::new()).ok();
         let own = || OWN.get_or_init(|| name_space(CWD, "/proc/thread-self/ns/user"));
         if rights.capabilities != 0 && name_space(process, "ns/user") != *own() {
