@@ -9,7 +9,8 @@
 //!
 //! # Invariants
 //! - A list that is too long to be read counts as one that has a lease in it.
-//! - One thread reads the list at a time, and holds no lock meanwhile; others wait for what it finds.
+//! - One thread reads the list at a time, and holds no lock meanwhile; others wait for what it
+//!   finds.
 //! - No more than a thousand lists are read in a second for entries of directories.
 //! # Sources
 //! `fcntl(2)`, proc(5) (`/proc/locks`, `fdinfo`); Linux `fs/locks.c` (`lock_get_status`).

@@ -12,8 +12,8 @@
 //!   recently ends.
 //! - A poll takes [`TOLD_BYTES_MAX`] of the queue, and leaves the rest for the next.
 //! - The kernel reports reads of any process: they are hints like all other uses.
-//! - A directory at several paths has one watch, whose reads are told of one of them: that which was
-//!   listed or used last. At most [`TWINS_MAX`] others are known.
+//! - A directory at several paths has one watch, whose reads are told of one of them: that which
+//!   was listed or used last. At most [`TWINS_MAX`] others are known.
 //! # Sources
 //! inotify(7): a watch is on an inode, is not in the way of unmounting it, and tells what is read
 //! by `read`, `copy_file_range` and the like, not by mappings.
