@@ -10,7 +10,7 @@ use std::process::Command;
 use rustix::process::getpid;
 
 use crate::rig::{Data, Reader, folder, holds, python, run, shim, stats};
-use forerun_testkit::{Sandbox, installed, skip};
+use forerun_testkit::{Sandbox, drop_from_cache, installed, skip};
 
 #[test]
 fn in_a_small_group_nothing_is_read_twice() {
@@ -35,6 +35,43 @@ fn in_a_small_group_nothing_is_read_twice() {
     assert_eq!(reader.end(), Some(0));
     let stats = stats(&record);
     assert!(own <= data.bytes + data.bytes / 20, "{own} bytes of {}: {stats}", data.bytes);
+}
+
+#[test]
+fn a_tree_larger_than_its_group_gives_what_it_gives_alone_and_is_read_once() {
+    let test = "a_tree_larger_than_its_group_gives_what_it_gives_alone_and_is_read_once";
+    let folder = folder("group-tree");
+    let Some(group) = Group::new(test, 256 << 20) else { return };
+    // Files that walks alone fetch ahead: together a quarter more than the group has.
+    let (files, bytes) = (1_360_usize, 240 << 10);
+    let tree = folder.join("tree");
+    for nth in 0..files {
+        let at = tree.join(format!("d{:02}", nth % 16));
+        fs::create_dir_all(&at).expect("the folder takes folders");
+        let path = at.join(format!("f{nth:04}"));
+        fs::write(&path, vec![nth.to_le_bytes()[0]; bytes]).expect("there is room");
+        drop_from_cache(&File::open(&path).expect("it was written"));
+    }
+    let command = "cat */* | cksum; du -a --apparent-size . | sort";
+    let plain = Command::new("sh").args(["-c", command]).current_dir(&tree).output().unwrap();
+    assert!(plain.status.success(), "{plain:?}");
+    let record = folder.join("stats.json");
+    for path in
+        fs::read_dir(&tree).unwrap().flat_map(|at| fs::read_dir(at.unwrap().path()).unwrap())
+    {
+        drop_from_cache(&File::open(path.unwrap().path()).unwrap());
+    }
+    let mut ours = group.enter();
+    ours.arg(env!("CARGO_BIN_EXE_forerun")).args(["run", "--limit", "1G", "--budget", "1G"]);
+    ours.arg("--stats-json").arg(&record).args(["--", "sh", "-c", command]).current_dir(&tree);
+    let ours = ours.output().unwrap();
+    assert_eq!((ours.status, ours.stdout), (plain.status, plain.stdout), "{:?}", ours.stderr);
+    let (stats, all) = (stats(&record), (files * bytes) as u64);
+    let of = |key: &str| stats[key].as_u64().expect("it is counted");
+    assert!(of("entries_bytes") <= all + all / 20, "read twice, of {all}: {stats}");
+    // Half of what was used, or 8 MiB.
+    assert!(of("entries_unused_bytes") <= all / 2, "{stats}");
+    assert!(of("entries_requested") <= 3 * (files as u64 + 17), "{stats}");
 }
 
 #[test]
@@ -175,7 +212,7 @@ struct Group {
 impl Group {
     /// `None`, and `test` is skipped by name, where none can be made.
     fn new(test: &str, bytes: u64) -> Option<Self> {
-        let name = format!("forerun-test-{}", getpid().as_raw_nonzero());
+        let name = format!("forerun-{test}-{}", getpid().as_raw_nonzero());
         for (root, limit) in
             [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]
         {

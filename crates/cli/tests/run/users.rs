@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::explain::file;
 use crate::rig::{Data, MAPPED, PYTHON, Reader, holds, observing, shim, stats, waits};
-use forerun_testkit::{Scratch, installed, skip};
+use forerun_testkit::{Scratch, compile_c, installed, skip};
 
 const BYTES: u64 = 64 << 20;
 const STEP: u64 = 64 << 10;
@@ -104,42 +104,82 @@ fn a_user_who_may_only_read_gets_an_explanation() {
 #[test]
 fn a_process_that_is_not_permitted_runs_and_is_counted() {
     let test = "a_process_that_is_not_permitted_runs_and_is_counted";
-    if !installed(test, "cc") {
-        return;
-    }
     let place = Place::new("skipped");
-    let [listing, plain, set_uid] = ["x.c", "plain", "suid"].map(|name| place.0.join(name));
-    fs::write(&listing, HIDDEN).unwrap();
-    let made = Command::new("cc").arg("-o").arg(&plain).arg(&listing).status().unwrap();
-    assert!(made.success());
-    fs::copy(&plain, &set_uid).unwrap();
-    allow(&set_uid, 0o4755);
+    let Some([plain, set_uid]) = place.hiding(test) else { return };
     for (why, program, argument) in [
         ("not dumpable", &plain, "hide"),
         ("set-uid", &set_uid, "show"),
         ("neither", &plain, "show"),
     ] {
         let mut command = place.forerun("run", "--stats");
-        command.arg(program).arg(argument).stderr(Stdio::piped());
-        let mut reader = Reader::start(&mut command);
-        let is_root = reader.say("") == "0";
+        command.arg(program).arg(argument);
+        let (is_root, report) = observed(&mut command);
         if why == "set-uid" && !(is_nobody() && is_root) {
             skip(test, "no program can be another user's here: it takes root and set-uid files");
             continue;
         }
-        // A poll follows each wait of the process that observes.
-        let (observing, polls) = (observing(reader.child.id()), 200);
-        let until = waits(observing) + polls;
-        while waits(observing) < until {
-            reader.say("");
-        }
-        let mut errors = reader.child.stderr.take().unwrap();
-        assert_eq!(reader.end(), Some(0), "{why}");
-        let mut report = String::new();
-        errors.read_to_string(&mut report).unwrap();
         let is_counted = report.contains("1 process could not be looked into");
         assert_eq!(is_counted, why != "neither", "{why}: {report}");
     }
+}
+
+#[test]
+fn a_process_that_the_system_hides_runs_and_is_counted() {
+    let test = "a_process_that_the_system_hides_runs_and_is_counted";
+    let place = Place::new("hidden");
+    let Some([plain, set_uid]) = place.hiding(test) else { return };
+    #[rustfmt::skip]
+    let rows = [ // why                            option         program              argument
+        ("a child that was seen before",           "hidepid=2",   [&plain, &plain],    "hide"),
+        ("a child that was never seen",            "hidepid=2",   [&plain, &set_uid],  "show"),
+        ("its folder alone is shown",              "hidepid=1",   [&plain, &plain],    "hide"),
+        ("neither",                                "hidepid=2",   [&plain, &plain],    "show"),
+    ];
+    for (why, option, [starter, program], argument) in rows {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", HIDES, option]).arg(place.0.join("forerun"));
+        command.args(["run", "--stats", "--"]).arg(starter).arg("start").arg(program).arg(argument);
+        command.current_dir("/").env("XDG_CONFIG_HOME", place.0.join("output"));
+        if !hides_processes(option) {
+            return skip(test, "processes cannot be hidden here: it takes root and Linux 5.8");
+        }
+        let (is_root, report) = observed(&mut command);
+        if program == &set_uid && !is_root {
+            skip(test, "no program can be another user's here: it takes set-uid files");
+            continue;
+        }
+        let is_counted = report.contains("1 process could not be looked into");
+        assert_eq!(is_counted, why != "neither", "{why}: {report}");
+    }
+}
+
+/// Whether a `/proc` of its own with `option` can be mounted, for the user `nobody`. Before Linux
+/// 5.8 all mounts have the option of the last one.
+fn hides_processes(option: &str) -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split('.').map_while(|number| number.parse::<u32>().ok());
+    let is_new = numbers.next().zip(numbers.next()) >= Some((5, 8));
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", HIDES, option, "sh", "-c", "! test -e /proc/1/status"]);
+    is_new && is_nobody() && command.output().is_ok_and(|output| output.status.success())
+}
+
+/// Whether the program that `command` starts is root's, and what is reported on stderr, once the
+/// process that observes has polled often.
+fn observed(command: &mut Command) -> (bool, String) {
+    let mut reader = Reader::start(command.stderr(Stdio::piped()));
+    let is_root = reader.say("") == "0";
+    // A poll follows each wait of the process that observes.
+    let (observing, polls) = (observing(reader.child.id()), 200);
+    let until = waits(observing) + polls;
+    while waits(observing) < until {
+        reader.say("");
+    }
+    let mut errors = reader.child.stderr.take().unwrap();
+    assert_eq!(reader.end(), Some(0), "{command:?}");
+    let mut report = String::new();
+    errors.read_to_string(&mut report).unwrap();
+    (is_root, report)
 }
 
 /// A folder that all users may enter, with forerun and its shim in it; removed at the end.
@@ -164,6 +204,16 @@ impl Place {
         let data = Data::new(test, &self.0, bytes)?;
         allow(&data.path, 0o444);
         Some(data)
+    }
+
+    /// A program that hides from observers where it is told to, and one that is set-uid besides.
+    fn hiding(&self, test: &str) -> Option<[PathBuf; 2]> {
+        let [listing, plain, set_uid] = ["x.c", "plain", "suid"].map(|name| self.0.join(name));
+        fs::write(&listing, HIDDEN).unwrap();
+        compile_c(test, &listing, &[], &plain)?;
+        fs::copy(&plain, &set_uid).unwrap();
+        allow(&set_uid, 0o4755);
+        Some([plain, set_uid])
     }
 
     /// `program`, run by a user that owns nothing here, where the test may change users.
@@ -201,14 +251,27 @@ fn interpreter() -> PathBuf {
     if system.exists() { system.to_owned() } else { "python3".into() }
 }
 
-/// Answers to lines with its effective user's number, and permits observers or not.
+/// Becomes the words after it, as the user `nobody`, where `/proc` is mounted with this option.
+const HIDES: &str = "
+mount -t proc -o \"$0\" proc /proc || exit 90
+exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"";
+
+/// Answers to lines with its effective user's number, and permits observers or not; or starts a
+/// program that does.
 const HIDDEN: &str = r#"
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 int main(int argc, char **argv)
 {
     char line[64];
+    if (argc > 3 && !strcmp(argv[1], "start")) {
+        pid_t child = fork();
+        if (child == 0) execv(argv[2], argv + 2);
+        return waitpid(child, 0, 0) != child;
+    }
     if (argc > 1 && argv[1][0] == 'h') prctl(PR_SET_DUMPABLE, 0);
     while (fgets(line, sizeof line, stdin)) {
         printf("%d\n", (int)geteuid());
