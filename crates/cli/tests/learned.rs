@@ -266,7 +266,7 @@ fn after_a_list_was_warmed_its_program_reads_nothing_from_the_device() {
     }
     let home = Home::new("warmed", 8);
     let files: Vec<PathBuf> = (0..8).map(|at| home.file(at)).collect();
-    let mut text = r#"{"format":"forerun-learned","version":1,"runs":1,"program":{}}"#.to_owned();
+    let mut lines = r#"{"format":"forerun-learned","version":1,"runs":1,"program":{}}"#.to_owned();
     for file in &files {
         let found = fs::metadata(file).unwrap();
         let modified = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
@@ -275,12 +275,14 @@ fn after_a_list_was_warmed_its_program_reads_nothing_from_the_device() {
             "bytes": BYTES, "modified": i64::try_from(modified).unwrap(),
             "ranges": [[0, 65_536], [65_536, BYTES]],
         });
-        text = format!("{text}\n{row}");
+        lines = format!("{lines}\n{row}");
     }
     let list = home.0.join("app.jsonl").to_str().unwrap().to_owned();
-    fs::write(&list, text).unwrap();
+    fs::write(&list, lines).unwrap();
     let cold = || {
-        files.iter().for_each(|file| drop_from_cache(&File::open(file).unwrap()));
+        for file in &files {
+            drop_from_cache(&File::open(file).unwrap());
+        }
     };
     let from_device = || -> u64 {
         let mut command = std::process::Command::new("python3");

@@ -118,6 +118,8 @@ const _: () = assert!(UNSEEN & HISTORY == 0);
 
 #[cfg(test)]
 mod tests {
+    use core::slice::from_ref;
+
     use super::*;
 
     /// Every byte of a small file by itself: which runs count for it.
@@ -141,7 +143,7 @@ mod tests {
                 for unseen in &all {
                     let before = [(old.clone(), 0b10), (4..6, 0b100)].to_vec();
                     let aged = by_byte(&layered(before.clone()));
-                    let after = after_run(before, &[seen.clone()], &[unseen.clone()]);
+                    let after = after_run(before, from_ref(seen), from_ref(unseen));
                     for (at, found) in (0..).zip(by_byte(&after)) {
                         let was = aged[usize::try_from(at).unwrap()];
                         let is_used = seen.contains(&at) || unseen.contains(&at) && was & 2 != 0;

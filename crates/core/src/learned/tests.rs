@@ -8,6 +8,8 @@ use std::string::String;
 use std::vec;
 
 type Ranges<'a> = &'a [Range<u64>];
+/// What a run was seen to use of a file, and what no use would be seen of.
+type Told<'a> = (Ranges<'a>, Ranges<'a>);
 
 fn entry(path: &str, first: u64) -> LearnedEntry {
     LearnedEntry {
@@ -176,7 +178,7 @@ fn fetched(list: &LearnedList) -> Vec<Range<u64>> {
 #[test]
 fn ranges_are_trusted_as_entries_are() {
     #[rustfmt::skip]
-    let rows: &[(&[(Ranges, Ranges)], Ranges, &str)] = &[ // seen and unseen of each run, trusted
+    let rows: &[(&[Told], Ranges, &str)] = &[ // seen and unseen of each run, trusted, why
         (&[(&[0..4], &[])],                                     &[0..4],       "one run"),
         (&[(&[0..4], &[]), (&[6..9], &[])],                     &[0..4, 6..9], "two"),
         (&[(&[0..4], &[]), (&[6..9], &[]), (&[2..7], &[])],     &[2..4, 6..7], "two of three"),
@@ -265,13 +267,13 @@ fn a_list_that_three_runs_on_end_used_little_of_is_learned_anew() {
         for _ in 0..3 {
             list.merge(run(&["a", "b"]));
         }
-        let (last, before) = precisions.split_last().unwrap();
+        let (end, before) = precisions.split_last().unwrap();
         for precision in before {
             list.judge(*precision);
             list.merge(run(&["a", "b"]));
             assert!(list.runs() > 3 && trusted(&list) == ["a", "b"], "{why}");
         }
-        list.judge(*last);
+        list.judge(*end);
         list.merge(run(&["c"]));
         assert_eq!(list.runs() == 1, *is_anew, "{why}");
         assert_eq!(trusted(&list) == ["c"], *is_anew, "{why}");

@@ -15,6 +15,7 @@
 //! PHP, `lua.c` (`collectargs`), `jloptions.c`, `shell.c` (`parse_shell_options`),
 //! nodejs.org/api/cli.html, the manual of `java` (JDK 21).
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -115,7 +116,8 @@ impl<'a, W: Iterator<Item = &'a String>> Reader<W> {
         if is_argument && !self.rules.names.contains(&"lua") {
             return None;
         }
-        let is_class = self.rules.names.contains(&"java") && !word.ends_with(".java");
+        let is_class = self.rules.names.contains(&"java")
+            && Path::new(word).extension() != Some(OsStr::new("java"));
         if is_class {
             return Some(word.to_owned());
         }
@@ -126,6 +128,7 @@ impl<'a, W: Iterator<Item = &'a String>> Reader<W> {
 
     /// Reads the flag that `word` is, or the flags that its letters are.
     fn flag(&mut self, word: &str) -> Flag {
+        assert!(self.is_flag(word), "a word that is no flag is the script");
         let is_name = word.starts_with("--") || self.rules.letters == Letters::Name;
         if let Some((name, value)) = word.split_once('=').filter(|_| is_name) {
             return self.named(name, || Some(value.to_owned()));
@@ -159,6 +162,7 @@ impl<'a, W: Iterator<Item = &'a String>> Reader<W> {
 
     fn letters(&mut self, word: &str) -> Flag {
         let (rules, mut is_text) = (self.rules, false);
+        assert!(rules.letters != Letters::Name, "a flag that is a name has no letters");
         for (at, letter) in word.char_indices().skip(1) {
             let name = format!("-{letter}");
             let has = |flags: &[&str]| flags.contains(&&*name);
@@ -168,7 +172,6 @@ impl<'a, W: Iterator<Item = &'a String>> Reader<W> {
                 Letters::Shell if has(rules.takes) => {
                     self.words.next();
                 }
-                Letters::Shell | Letters::Name => {}
                 Letters::Flags if has(rules.runs) || has(rules.texts) || has(rules.takes) => {
                     let value = if rest.is_empty() {
                         self.words.next().cloned()
@@ -178,7 +181,7 @@ impl<'a, W: Iterator<Item = &'a String>> Reader<W> {
                     return self.named(&name, || value);
                 }
                 Letters::Flags if rules.rests.contains(letter) => break,
-                Letters::Flags => {}
+                Letters::Flags | Letters::Shell | Letters::Name => {}
             }
         }
         if is_text { Flag::Text } else { Flag::Plain }
@@ -365,7 +368,7 @@ mod tests {
             ("/jdk/bin/java",          "-cp app.jar B",                   Some("-cp app.jar B")),
             ("/jdk/bin/java",          "-Dx=y --add-opens a/b=c A",       Some("A")),
             ("/jdk/bin/java",          "-cp p A.java",                    Some("-cp p /w/A.java")),
-            ("/jdk/bin/java",          "-p m --module=a/M",               Some("-p m --module a/M")),
+            ("/jdk/bin/java",          "-p m --module=M",                 Some("-p m --module M")),
             ("/jdk/bin/java",          "@words A",                        Some("@words A")),
             ("/usr/bin/php8.2",        "-d a=b -c ini x.php",             Some("/w/x.php")),
             ("/usr/bin/php8.2",        "-da=b -n -r echo",                Some("-r echo")),
@@ -380,6 +383,8 @@ mod tests {
             ("/usr/bin/bash",          "-euo pipefail -c id",             Some("-c id")),
             ("/usr/bin/bash",          "-c -e ls",                        Some("-c ls")),
             ("/usr/bin/bash",          "-lc ls",                          Some("-c ls")),
+            ("/usr/bin/bash",          "+ -c ls",                         Some("-c ls")),
+            ("/jdk/bin/java",          "@ A",                             Some("@ A")),
             ("/usr/bin/bash",          "+o posix -O extglob a.sh",        Some("/w/a.sh")),
             ("/usr/bin/bash",          "--rcfile rc --norc b.sh",         Some("/w/b.sh")),
             ("/bin/busybox",           "sh -e a.sh",                      Some("/w/a.sh")),

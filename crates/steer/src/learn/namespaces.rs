@@ -36,6 +36,7 @@ impl Namespaces {
 
     /// The reports that follow are of the process `pid`.
     pub(super) fn process(&mut self, pid: i32) {
+        assert!(pid > 0, "a report is of a process");
         (self.process, self.asked) = (pid, None);
     }
 

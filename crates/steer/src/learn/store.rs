@@ -232,11 +232,13 @@ impl StoreError {
             Self::Io(_, error) => {
                 error.raw_os_error().is_none_or(|it| it == Errno::LOOP.raw_os_error())
             }
-            Self::Format(_, FormatError::Io(_) | FormatError::Version(_)) => false,
+            Self::NoFolder
+            | Self::Format(_, FormatError::Io(_) | FormatError::Version(_))
+            | Self::Busy(_)
+            | Self::Unread(_)
+            | Self::TooLarge
+            | Self::Name(_) => false,
             Self::Format(..) | Self::OfOthers(_) => true,
-            Self::NoFolder | Self::Busy(_) | Self::Unread(_) | Self::TooLarge | Self::Name(_) => {
-                false
-            }
         }
     }
 }

@@ -29,7 +29,7 @@ fn learner(scratch: &Scratch, pid: u32) -> Learner {
 fn open(learner: &mut Learner, file: &File, id: u32) {
     let path = crate::open::path_of(file).unwrap();
     let stat = kernel::stat(file).unwrap();
-    learner.opened(Nanos(0), Cursor(id), path, &stat, (Some(FileId(id.into())), Some(file)));
+    learner.opened(Nanos(0), Cursor(id), path, &stat, (Some(FileId(id)), Some(file)));
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn what_lies_in_memory_in_any_case_is_not_learned() {
         File::open(scratch.join("file")).unwrap()
     };
     let (on_disk, in_memory) = (file(&disk), file(&memory));
-    let is_memory = |file: &File| is_in_memory(file, &kernel::stat(file).unwrap());
-    if is_memory(&on_disk) || !is_memory(&in_memory) {
+    let keeps_it = |file: &File| is_in_memory(file, &kernel::stat(file).unwrap());
+    if keeps_it(&on_disk) || !keeps_it(&in_memory) {
         return skip(test, "a disk, and a file system in memory");
     }
     let mut learner = learner(&disk, process::id());
@@ -95,6 +95,6 @@ fn requests_of_the_files_that_were_met_last_are_followed() {
     let count = u32::try_from(FILES_MAX).unwrap() + 10;
     (0..count).for_each(|id| open(&mut learner, &file, id));
     assert_eq!(learner.files.len(), FILES_MAX);
-    let known = |id: u32| learner.files.contains_key(&FileId(id.into()));
+    let known = |id: u32| learner.files.contains_key(&FileId(id));
     assert!(known(count - 1) && !known(0), "the first are forgotten");
 }

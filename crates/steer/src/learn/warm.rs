@@ -69,6 +69,7 @@ pub fn warm(
                 continue;
             }
             let allowed = entry.bytes_max().min(left);
+            assert!(allowed >= entry.bytes_charged(), "a file that has not changed is allowed");
             left -= allowed;
             pool.push(Job { tools: Arc::clone(&tools), what: What::Warm(entry, allowed) });
         }

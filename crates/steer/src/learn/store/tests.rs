@@ -135,8 +135,8 @@ fn many_at_once_lose_no_run() {
 }
 
 /// A list whose file has some `bytes`.
-fn large(bytes: usize) -> LearnedFile {
-    let path = |at: usize| format!("/{at:09}{}", "p".repeat(3_900)).into_bytes().into();
+fn large(bytes: u64) -> LearnedFile {
+    let path = |at: u64| format!("/{at:09}{}", "p".repeat(3_900)).into_bytes().into();
     let entry = |at| LearnedEntry {
         path: path(at),
         kind: LearnedKind::Stat,
@@ -157,7 +157,7 @@ fn a_list_that_is_too_large_to_save_takes_no_others_place() {
     for name in ["a", "b", "x"] {
         store.update(name, PATIENCE, with("/1")).unwrap();
     }
-    let too_large = large(BYTES_MAX as usize + (4 << 20));
+    let too_large = large(BYTES_MAX + (4 << 20));
     let why = store.update("x", PATIENCE, |_| too_large.clone()).unwrap_err();
     assert!(matches!(why, StoreError::TooLarge), "{why}");
     assert!(matches!(store.put("y", PATIENCE, &too_large), Err(StoreError::TooLarge)));
@@ -168,12 +168,12 @@ fn a_list_that_is_too_large_to_save_takes_no_others_place() {
     let left = fs::read_dir(scratch.join("l")).unwrap().count();
     assert_eq!(left, 3 + 1, "three lists and the lock");
     // The largest that is saved leaves room for others.
-    store.put("y", PATIENCE, &large(LIST_BYTES_MAX as usize - (4 << 20))).unwrap();
+    store.put("y", PATIENCE, &large(LIST_BYTES_MAX - (4 << 20))).unwrap();
     assert_eq!(store.lists().unwrap().len(), 4);
     let old = fs::metadata(store.path("y")).unwrap().modified().unwrap() - Duration::from_secs(99);
     File::options().write(true).open(store.path("y")).unwrap().set_modified(old).unwrap();
     for name in ["z", "w"] {
-        let size = LIST_BYTES_MAX as usize - (4 << 20);
+        let size = LIST_BYTES_MAX - (4 << 20);
         store.put(name, PATIENCE, &large(size)).unwrap();
     }
     let mut names: Vec<_> = store.lists().unwrap().into_iter().map(|list| list.name).collect();
