@@ -6,6 +6,7 @@
 
 use std::io;
 
+use crate::file::CUT;
 use forerun_core::{
     cache::{self, SettingsError},
     event,
@@ -81,6 +82,9 @@ impl ReadError {
     /// Converts the core's answer to a read.
     pub(crate) fn of(error: event::Error, page_bytes: u32) -> Self {
         match error {
+            event::Error::Store { page, errno: CUT } => {
+                Self::Core(event::Error::PastEnd { page: page.index, file_pages: page.index })
+            }
             event::Error::Store { page, errno } => {
                 Self::Store { offset: page.index * u64::from(page_bytes), errno }
             }

@@ -217,6 +217,11 @@ impl Fetch {
             (Ok(moved), Ok(_)) if moved == self.bytes => {
                 Outcome { whole: self.count(), errno: 0, bytes, file_state: None }
             }
+            (Ok(moved), Ok(_)) if self.is_cut_to(moved) => {
+                let whole = moved / self.file.page_bytes as usize;
+                let whole = u32::try_from(whole).expect("at most the fetch's pages");
+                Outcome { whole, errno: CUT, bytes, file_state: None }
+            }
             (Ok(moved), Ok(_)) => {
                 let whole = moved / self.file.page_bytes as usize;
                 let whole = u32::try_from(whole).expect("at most the fetch's pages");
@@ -228,6 +233,14 @@ impl Fetch {
         }
     }
 
+    /// Whether `moved` bytes are all that an own cut of the file, which came meanwhile, has left of
+    /// the fetch.
+    fn is_cut_to(&self, moved: usize) -> bool {
+        let offset = self.first * u64::from(self.file.page_bytes);
+        let left = self.file.length.stored().saturating_sub(offset);
+        left < self.bytes as u64 && moved as u64 >= left
+    }
+
     /// The bytes that moved, or a valid errno.
     fn moved(&self, done: &Completion) -> Result<usize, i32> {
         match done.result {
@@ -237,6 +250,10 @@ impl Fetch {
         }
     }
 }
+
+/// In place of an errno: an own cut of the file has taken what a fetch was to bring. Its reader
+/// looks at the length again.
+pub(crate) const CUT: i32 = i32::MAX;
 
 /// `errno`, or `EIO` for a number that is none.
 pub(crate) fn valid(errno: i32) -> i32 {

@@ -322,7 +322,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             all.push(Done {
                 row,
                 responses: Responses::default(),
-                window_sizes: Default::default(),
+                window_sizes: WindowSizes::default(),
             });
             continue;
         }

@@ -377,6 +377,32 @@ fn one_value(bytes: &[u8]) -> u8 {
 }
 
 #[test]
+fn a_read_beside_a_cut_within_a_page_ends_with_the_file() {
+    const CUT: u64 = PAGE + 100;
+    let about = ["the read was whole", "it ended with the cut"];
+    check(3_000, &about, || {
+        let rig = Rig::new(6, 3 * PAGE);
+        let cutter = rig.spawn(|file| file.set_len(CUT).unwrap());
+        let counts = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&counts);
+        let reader = rig.spawn(move |file| {
+            let mut bytes = pages(0xee, 3);
+            let count = file.read_at(&mut bytes, 0).unwrap();
+            assert!(bytes[..count].iter().all(|&byte| byte == 9), "{count} bytes of the file");
+            told.lock().push(count);
+        });
+        join([cutter, reader]);
+        let count = counts.lock()[0];
+        assert!(count >= at(CUT), "{count} bytes");
+        let (seen, mut met) = rig.end();
+        assert_eq!(seen, vec![9; at(CUT)]);
+        met.push(("the read was whole", u64::from(count == at(3 * PAGE))));
+        met.push(("it ended with the cut", u64::from(count == at(CUT))));
+        met
+    });
+}
+
+#[test]
 fn a_file_that_is_cut_beside_its_writer_has_the_bytes_of_one_order() {
     const CUT: u64 = PAGE + 100;
     let about = ["the cut came last", "the cut came first", "the cut came between"];
