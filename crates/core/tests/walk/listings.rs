@@ -1,14 +1,12 @@
 //! Listings that are requested for themselves: which come first, how many wait, what becomes of
-//! those that fail, and what directories cost that have none.
+//! those that fail.
 //!
 //! # Invariants
 //! - What is requested is taken with as much room as each test says.
 
 use std::collections::BTreeSet;
 
-use forerun_core::walk::{
-    DirectoryId, Entry, EntryKind, Use, WalkOutcome, WalkRequest, WalkSettings, Walks, Want,
-};
+use forerun_core::walk::{DirectoryId, Use, WalkOutcome, WalkRequest, WalkSettings, Walks, Want};
 
 use super::program::{Program, READ};
 
