@@ -50,5 +50,9 @@ fn text(nth: usize) -> String {
 const NOBODY: u32 = 65_534;
 const FOLDERS: usize = 8;
 const FILES: usize = 24;
-/// Texts in the large file: 2 MiB.
+/// Texts in the large file: some 3 MB.
 const LARGE: usize = 600;
+/// No more bytes than that file has, in whole pages.
+pub(crate) const LARGE_BYTES_MAX: u64 = 3 << 20;
+/// Names in the tree, and some.
+pub(crate) const ENTRIES: u64 = 320;
