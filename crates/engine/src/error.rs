@@ -6,7 +6,6 @@
 
 use std::io;
 
-use crate::file::CUT;
 use forerun_core::{
     cache::{self, SettingsError},
     event,
@@ -313,6 +312,9 @@ impl OpenError {
 
 /// The errno that the core gets for a short read, or for a store's error without a valid errno.
 pub(crate) const EIO: i32 = 5;
+/// In place of an errno: an own cut of the file has taken what a fetch was to bring. Its reader
+/// looks at the length again.
+pub(crate) const CUT: i32 = i32::MAX;
 const EBADF: i32 = 9;
 const EAGAIN: i32 = 11;
 const EFBIG: i32 = 27;

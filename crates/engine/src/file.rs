@@ -41,7 +41,7 @@ pub(crate) use self::writeback::{Job, Unsubmitted, Writeback, Written};
 pub(crate) use crate::version::{FileState, FileStateCell};
 use crate::{
     background::Background,
-    error::{EIO, ReadError},
+    error::{CUT, EIO, ReadError},
     guard::unless_panics,
     queues::Queues,
     version::VersionCell,
@@ -250,10 +250,6 @@ impl Fetch {
         }
     }
 }
-
-/// In place of an errno: an own cut of the file has taken what a fetch was to bring. Its reader
-/// looks at the length again.
-pub(crate) const CUT: i32 = i32::MAX;
 
 /// `errno`, or `EIO` for a number that is none.
 pub(crate) fn valid(errno: i32) -> i32 {

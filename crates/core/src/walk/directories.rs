@@ -304,8 +304,9 @@ impl Directories {
         directory.unlisted.len() >= RECOGNISED_AFTER && self.request(dir)
     }
 
-    /// The listing of `dir` was requested for itself and has failed, maybe for a reason that passes:
-    /// it is requested again after [`RETRIED_AFTER`] uses, and after ever more, but not for ever.
+    /// The listing of `dir` was requested for itself and has failed, maybe for a reason that
+    /// passes: it is requested again after [`RETRIED_AFTER`] uses, and after ever more, but not for
+    /// ever.
     pub(super) fn fail(&mut self, dir: u32) {
         let directory = self.directory_mut(dir);
         if directory.listing.is_some() || directory.failures >= RETRIES_MAX {

@@ -137,3 +137,82 @@ impl Directories {
 
 /// Directories above an entry that are compared; what lies deeper counts as being elsewhere.
 const DEPTH_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::prng::Prng;
+    use crate::walk::{Entry, EntryKind, ORDERS, WalkSettings};
+
+    /// The directory of `dir` that is entered first, or first after `index`: each is looked at.
+    fn entered(
+        directories: &Directories,
+        order: usize,
+        dir: u32,
+        index: Option<u16>,
+    ) -> Option<u16> {
+        let sequence = directories.sequence(dir, order)?;
+        let rank = |index| sequence.rank(index, true);
+        let all =
+            (0..=u16::MAX).take_while(|&at| directories.row(Spot { dir, index: at }).is_some());
+        let behind = all.filter(|&at| index.is_none_or(|index| rank(at) > rank(index)));
+        let has_entries =
+            |&at: &u16| directories.first_in(order, Spot { dir, index: at }).is_some();
+        behind.filter(has_entries).min_by_key(|&at| rank(at))
+    }
+
+    #[test]
+    fn what_is_entered_next_is_known_without_a_look_at_each_directory() {
+        let settings = WalkSettings { directories_max: 12, ..WalkSettings::default() };
+        let names: Vec<String> = (0..6).map(|at| format!("n{}", at * 5 % 6)).collect();
+        let late = ORDERS.iter().position(|&name| name == "readdir-then-names").expect("it is one");
+        let mut met = 0;
+        for seed in 0..200 {
+            let (mut chance, mut directories) = (Prng::new(seed), Directories::default());
+            directories.register(None, &settings);
+            for _ in 0..100 {
+                let known: Vec<u32> = (0..12).filter(|&dir| directories.is_known(dir)).collect();
+                let mut pick = |count: usize| {
+                    usize::try_from(chance.below(count as u64)).expect("below a count")
+                };
+                let dir = known[pick(known.len())];
+                match pick(4) {
+                    0 | 1 => {
+                        let name = names[pick(names.len())].as_bytes();
+                        directories.register(Some((dir, name)), &settings);
+                    }
+                    2 => {
+                        let kinds = [EntryKind::Directory, EntryKind::Directory, EntryKind::File];
+                        let count = pick(names.len() + 1);
+                        let listed: Vec<Entry<'_>> = names[..count]
+                            .iter()
+                            .map(|name| (name.as_bytes(), kinds[pick(3)]))
+                            .map(|(name, kind)| Entry { name, inode: 1, kind })
+                            .collect();
+                        directories.unlist(dir);
+                        directories.list(dir, &listed);
+                    }
+                    _ => drop(directories.unlist(dir)),
+                }
+                for dir in (0..12).filter(|&dir| directories.is_known(dir)) {
+                    for index in [None, Some(0), Some(1), Some(2)] {
+                        let is_there = |at| directories.row(Spot { dir, index: at }).is_some();
+                        if index.is_some_and(|at| !is_there(at)) {
+                            continue;
+                        }
+                        let expected = entered(&directories, late, dir, index);
+                        let sequence = directories.sequence(dir, late);
+                        let found = sequence.and_then(|sequence| sequence.listed_after(index));
+                        assert_eq!(found, expected, "seed {seed}: {dir} after {index:?}");
+                        met += usize::from(found.is_some());
+                    }
+                }
+            }
+        }
+        assert!(met > 1_000, "{met}: directories in directories are listed");
+    }
+}
