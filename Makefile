@@ -41,7 +41,7 @@ help:
 	@echo 'make fmt      format the sources'
 
 demo: release
-	@$(FORERUN) demo
+	@'$(FORERUN)' demo
 
 test: tools
 	@$(CARGO) xtask ci $(SKIPS)
@@ -56,7 +56,7 @@ wheel: tools
 	@$(CARGO) xtask wheel
 
 seeds: release
-	@$(FORERUN) sim check --seeds $(SEEDS)
+	@'$(FORERUN)' sim check --seeds $(SEEDS)
 
 fuzz: tools
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { \
@@ -79,7 +79,7 @@ sanitize: tools
 	@$(CARGO) xtask sanitize
 
 bench: release
-	@$(FORERUN) bench streams --device t7k250
+	@'$(FORERUN)' bench streams --device t7k250
 
 bench-engine: tools
 	@$(CARGO) xtask bench engine
@@ -92,14 +92,14 @@ release: tools
 
 # The shim is a file of its own: the loader takes nothing else.
 install: release
-	@install -D $(FORERUN) '$(DESTDIR)$(PREFIX)/bin/forerun'
-	@install -D -m 644 $(TARGET)/release/libforerun_preload.so '$(DESTDIR)$(PREFIX)/lib/libforerun_preload.so'
-	@$(FORERUN) man '$(SHARE)/man/man1'
+	@install -D '$(FORERUN)' '$(DESTDIR)$(PREFIX)/bin/forerun'
+	@install -D -m 644 '$(TARGET)/release/libforerun_preload.so' '$(DESTDIR)$(PREFIX)/lib/libforerun_preload.so'
+	@'$(FORERUN)' man '$(SHARE)/man/man1'
 	@mkdir -p '$(SHARE)/bash-completion/completions' '$(SHARE)/zsh/site-functions' \
 	    '$(SHARE)/fish/vendor_completions.d'
-	@$(FORERUN) completions bash > '$(SHARE)/bash-completion/completions/forerun'
-	@$(FORERUN) completions zsh > '$(SHARE)/zsh/site-functions/_forerun'
-	@$(FORERUN) completions fish > '$(SHARE)/fish/vendor_completions.d/forerun.fish'
+	@'$(FORERUN)' completions bash > '$(SHARE)/bash-completion/completions/forerun'
+	@'$(FORERUN)' completions zsh > '$(SHARE)/zsh/site-functions/_forerun'
+	@'$(FORERUN)' completions fish > '$(SHARE)/fish/vendor_completions.d/forerun.fish'
 
 # With lines and variables, for a debugger or a profiler: target/symbols.
 symbols: tools

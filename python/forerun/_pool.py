@@ -45,10 +45,14 @@ class Pool:
         thread = None
         try:
             with self._lock:
-                if self._tasks.qsize() <= self._idle or len(self._alive) >= self._most:
+                if self._tasks.qsize() <= self._idle:
                     return
                 thread = threading.Thread(target=self._run, name="forerun", daemon=True)
+                # A handler's own, before this, finds it counted.
                 self._alive.add(thread)
+                if len(self._alive) > self._most:
+                    self._alive.discard(thread)
+                    return
             thread.start()
         except BaseException as error:
             # One that runs all the same says so itself.

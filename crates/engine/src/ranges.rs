@@ -218,7 +218,9 @@ impl Ranges {
 
     /// The fetch `id` is made again: how long it takes tells nothing of the store.
     pub fn retried(&mut self, id: FetchId) {
-        self.ended(id, false);
+        if let Some(store) = &mut self.store {
+            store.retried(id);
+        }
     }
 
     /// The fetches in flight, for a cache that is dropped before they end. The store learns of no

@@ -401,6 +401,13 @@ fn a_fetch_that_is_made_again_tells_nothing_of_its_store() {
         arrives(ranges, job);
     });
     assert_eq!(store.record(), None);
+    let mut again = of_store(&store);
+    let ReadStart::Waits(read) = again.read(0, 4096) else { panic!("cold") };
+    let job = again.claim_for(read).expect("its own");
+    again.retried(job.id);
+    lone_reads(&mut of_store(&store), arrives);
+    assert_eq!(store.record(), None, "it is in flight: none of the others was alone");
+    arrives(&mut again, job);
     lone_reads(&mut of_store(&store), arrives);
     assert!(store.record().is_some(), "those that arrive at once tell how fast it is");
 }

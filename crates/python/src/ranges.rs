@@ -207,8 +207,10 @@ impl Ranges {
 
     /// The fetch `job` is made again.
     fn retried(&self, job: u64) {
-        self.ended_late(job, false);
-        self.with(|open| open.retried(FetchId(job)));
+        match &mut *self.lock() {
+            Inner::Open(open) => open.retried(FetchId(job)),
+            Inner::Closed(closed) => closed.1.retried(FetchId(job)),
+        }
     }
 
     /// Wakes the threads of `reads`: they ended, or have a fetch to claim.

@@ -17,13 +17,14 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::note;
-use forerun_console::{interrupt, output};
+use forerun_console::{interrupt, machine, output};
 use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -107,13 +108,16 @@ impl<T: Serialize + DeserializeOwned> Kept<T> {
         Ok(())
     }
 
-    /// The result with this key: that of an earlier run, or that of `make`, kept from now on.
+    /// The result with this key: that of an earlier run, or that of `make`, kept from now on. One
+    /// that cannot be kept is returned all the same.
     pub(crate) fn or_make(&mut self, key: &str, make: impl FnOnce() -> Result<T>) -> Result<T> {
         if let Some(found) = self.take(key) {
             return Ok(found);
         }
         let result = make()?;
-        self.add(key, &result)?;
+        if let Err(error) = self.add(key, &result) {
+            note(&format!("{error:#}"));
+        }
         Ok(result)
     }
 
@@ -122,6 +126,14 @@ impl<T: Serialize + DeserializeOwned> Kept<T> {
         let (Some(path), Some(_)) = (&self.path, &self.file) else { return Ok(()) };
         fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))
     }
+}
+
+/// The build that makes results: its commit, and the program's own file, which is another after a
+/// change that has no commit yet.
+pub(crate) fn build() -> String {
+    let own = std::env::current_exe().and_then(fs::metadata);
+    let own = own.map(|it| (it.len(), it.mtime(), it.mtime_nsec())).ok();
+    format!("{} {own:?}", machine::commit())
 }
 
 /// Where the results for `output` are kept.

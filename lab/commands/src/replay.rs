@@ -25,12 +25,13 @@ mod page;
 mod partitions;
 mod row;
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use forerun_console::failure::{note, usage};
 use forerun_console::form::{Form, Output};
-use forerun_console::{interrupt, machine, object, output};
+use forerun_console::{interrupt, object, output};
 use forerun_core::eviction;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::units::Nanos;
@@ -47,7 +48,7 @@ use layout::Layout;
 use overwrite::Claimed;
 use row::Row;
 
-use crate::kept::Kept;
+use crate::kept::{self, Kept};
 use crate::sim::source::{Reading, Source};
 use crate::specs;
 
@@ -278,15 +279,15 @@ impl Plan {
     fn key(&self, case: Case<'_>, args: &Args) -> String {
         format!(
             "{} {} {case:?} {:?} {:?} {:?} {:?} {:?} {} {:?} {:?} {} {} {:?}",
-            machine::commit(),
+            kept::build(),
             self.source.identity(),
             self.reading,
             args.partitions,
-            args.speed,
+            self.pace,
             self.warm_up,
             self.until,
             self.slots,
-            args.on,
+            args.on.as_ref().map(|on| (on, place(on))),
             args.device,
             args.real_time,
             args.write,
@@ -353,6 +354,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         interrupt::leave();
     }
     kept.end()
+}
+
+/// Which file, folder or device is at `path`.
+fn place(path: &Path) -> Option<(u64, u64, u64)> {
+    path.metadata().ok().map(|it| (it.dev(), it.ino(), it.rdev()))
 }
 
 fn pages_of(size: specs::Size) -> Result<u32> {

@@ -26,7 +26,7 @@ use serde_json::Value;
 
 use rows::{ROWS, Row};
 
-use crate::kept::Kept;
+use crate::kept::{self, Kept};
 
 /// What `reproduce` takes.
 #[derive(clap::Args)]
@@ -51,7 +51,9 @@ pub struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let chosen = chosen(&args.rows)?;
     if args.list {
-        return list(&chosen, args.form);
+        let files = Output { path: args.output.clone(), form: args.form };
+        files.check()?;
+        return list(&chosen, &files);
     }
     let page = args.output.as_deref().filter(|path| path.extension() == Some("html".as_ref()));
     let path = args.output.clone().filter(|_| page.is_none());
@@ -64,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut rows = Vec::new();
     for row in &chosen {
         let result = made.entry(row.command).or_insert_with(|| {
-            let key = format!("{} {}", machine::commit(), row.command);
+            let key = format!("{} {}", kept::build(), row.command);
             kept.or_make(&key, || output_of(row.command)).map_err(|error| format!("{error:#}"))
         });
         rows.push(compared(row, result));
@@ -97,11 +99,11 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Row>> {
     Ok(ROWS.iter().filter(is_chosen).collect())
 }
 
-fn list(rows: &[&Row], form: Form) -> Result<()> {
+fn list(rows: &[&Row], files: &Output) -> Result<()> {
     let listed = |row: &&Row| object! { row: row.name, title: row.title, command: row.shown() };
     let all: Vec<_> = rows.iter().map(listed).collect();
     let line = |row: &&Row| format!("{}  {}\n    {}\n", row.name, row.title, row.shown());
-    form.print(&object! { rows: all }, &["rows"], || rows.iter().map(line).collect())
+    files.print(&object! { rows: all }, &["rows"], || rows.iter().map(line).collect())
 }
 
 /// What a command printed, and how long it took.

@@ -47,7 +47,7 @@ use rows::{KeptRun, Record, Results};
 use source::{Reading, Source};
 
 use crate::given::Control;
-use crate::kept::Kept;
+use crate::kept::{self, Kept};
 use crate::specs::{self, Size};
 
 /// What `sim` takes.
@@ -320,7 +320,7 @@ impl Plan {
     fn key(&self, source: &Source, case: impl fmt::Debug) -> String {
         format!(
             "{} {} {case:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {} {}",
-            machine::commit(),
+            kept::build(),
             source.identity(),
             self.reading,
             self.host,

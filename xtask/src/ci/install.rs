@@ -34,6 +34,7 @@ pub(super) fn test(run: &mut Run) -> Result<bool> {
     // The shim is found beside the command, wherever both are.
     let mut shimmed = Command::new(usr.join("bin/forerun"));
     shimmed.args(["run", "--observe", "preload", "--learn", "off", "--", "true"]);
+    shimmed.env_remove("FORERUN_PRELOAD");
     run.succeeds(&mut shimmed)
 }
 

@@ -108,15 +108,20 @@ fn what_is_no_trace_is_refused_with_its_name_and_line() {
 fn what_was_counted_before_a_trace_failed_is_not_run_again() {
     let folder = Scratch::new("cli-walks-kept");
     let [strace, tree] = recorded(&folder);
-    let [rows, late] = ["rows.csv", "late.strace"].map(|name| folder.join(name));
-    let [rows_text, late_text] = [&rows, &late].map(|path| path.to_str().expect("a text"));
-    let words = [&strace, late_text, "--tree", &tree, "-o", rows_text];
+    let [rows, first, late] =
+        ["rows.csv", "read.jsonl", "late.jsonl"].map(|name| folder.join(name));
+    let [rows_text, first_text, late_text] =
+        [&rows, &first, &late].map(|path| path.to_str().expect("a text"));
+    let words = [&strace, first_text, "--to", "accesses", "--tree", &tree];
+    let converted = forerun(&["trace", "convert"]).args(words).output().expect("it runs");
+    assert!(converted.status.success(), "{converted:?}");
+    let words = [first_text, late_text, "-o", rows_text];
     let output = walks(&words);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let partial = folder.join("rows.csv.partial");
     let text = fs::read_to_string(&partial).expect("the first is kept");
     fs::write(&partial, text.replacen("\"calls\":80", "\"calls\":81", 1)).expect("writable");
-    fs::copy(&strace, &late).expect("a file");
+    fs::copy(&first, &late).expect("a file");
     let output = walks(&words);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && told.contains("1 results are there already"), "{told}");

@@ -11,7 +11,7 @@
 //!   and `stored` before the store cuts the file, so that nothing beyond is asked for, and
 //!   `extent` when the core knows.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use forerun_io::sync::{AtomicU64, Ordering};
 
 /// The length of a file, in bytes: see the module.
 pub(crate) struct Length {

@@ -57,7 +57,8 @@ impl fmt::Debug for Store {
 pub(super) struct FileOfStore {
     store: Store,
     file: FileId,
-    tickets: BTreeMap<FetchId, Ticket>,
+    /// Of the fetches in flight: their tickets, and whether they tell how fast the store is.
+    tickets: BTreeMap<FetchId, (Ticket, bool)>,
 }
 
 impl FileOfStore {
@@ -73,16 +74,23 @@ impl FileOfStore {
         let mut known = self.store.lock();
         let now = known.clock.now();
         let ticket = known.knowledge.issued(now, self.file, fetch.start, fetch.end);
-        let before = self.tickets.insert(fetch.id, ticket);
+        let before = self.tickets.insert(fetch.id, (ticket, true));
         assert!(before.is_none(), "{fetch:?} is claimed once");
+    }
+
+    /// The fetch `id` is made again: it is in flight on, and tells nothing.
+    pub(super) fn retried(&mut self, id: FetchId) {
+        if let Some((_, tells)) = self.tickets.get_mut(&id) {
+            *tells = false;
+        }
     }
 
     /// The fetch `id` ended: `whole`, or in another way that tells nothing.
     pub(super) fn ended(&mut self, id: FetchId, whole: bool) {
-        let Some(ticket) = self.tickets.remove(&id) else { return };
+        let Some((ticket, tells)) = self.tickets.remove(&id) else { return };
         let mut known = self.store.lock();
         let now = known.clock.now();
-        if whole {
+        if whole && tells {
             known.knowledge.arrived(now, ticket);
         } else {
             known.knowledge.lost(ticket);
@@ -100,6 +108,13 @@ impl InFlight {
             store.ended(id, whole);
         }
     }
+
+    /// The fetch `id` is made again: its time tells nothing of the store.
+    pub fn retried(&mut self, id: FetchId) {
+        if let Some(store) = &mut self.0 {
+            store.retried(id);
+        }
+    }
 }
 
 impl fmt::Debug for InFlight {
@@ -111,7 +126,7 @@ impl fmt::Debug for InFlight {
 
 impl Drop for FileOfStore {
     fn drop(&mut self) {
-        for ticket in std::mem::take(&mut self.tickets).into_values() {
+        for (ticket, _) in std::mem::take(&mut self.tickets).into_values() {
             self.store.lock().knowledge.lost(ticket);
         }
     }

@@ -106,7 +106,10 @@ fn programs(shape: Shape) -> Result<Vec<Program>> {
             with: With::Run,
         },
         Program {
-            what: format!("{} of {COLUMNS} columns of a table, as Parquet has them", READ.len()),
+            what: format!(
+                "{} of {COLUMNS} columns of a table, by a reader of the demo",
+                READ.len()
+            ),
             file: TABLE,
             words: words(&[&own.display().to_string(), "demo", "--read-columns"]),
             with: With::RunPreload,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use forerun_console::form::Output;
-use forerun_console::{failure, machine, output};
+use forerun_console::{failure, output};
 use forerun_core::params::Param as _;
 use forerun_core::units::Nanos;
 use forerun_report::quantity::{bytes, seconds};
@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::source::Source;
-use crate::kept::Kept;
+use crate::kept::{self, Kept};
 use crate::{parallel, specs};
 
 /// What `sim walks` takes.
@@ -105,7 +105,9 @@ fn poll(text: &str) -> Result<Nanos, String> {
 pub(super) fn run_all(args: &Args) -> Result<()> {
     args.output.check()?;
     let setup = args.virtually.setup()?;
-    let kept = Mutex::new(Kept::open(args.output.path.as_deref())?);
+    // What is in a tree is not known by its name: no row is kept for the next run.
+    let path = args.output.path.as_deref().filter(|_| args.tree.is_none());
+    let kept = Mutex::new(Kept::open(path)?);
     let results = parallel::map(&args.traces, |path| kept_or_run(path, args, &setup, &kept));
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for (path, result) in args.traces.iter().zip(results) {
@@ -130,7 +132,7 @@ fn kept_or_run(
     kept: &Mutex<Kept<Row>>,
 ) -> Result<Row> {
     let identity = Source::File(path.into()).identity();
-    let key = format!("{} {identity} {:?} {:?}", machine::commit(), args.tree, args.virtually);
+    let key = format!("{} {identity} {:?}", kept::build(), args.virtually);
     if let Some(found) = kept.lock().take(&key) {
         return Ok(found);
     }
