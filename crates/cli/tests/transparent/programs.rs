@@ -205,7 +205,9 @@ fn rows(test: &str, scratch: &Scratch) -> Vec<Row> {
     ] {
         // Where there is no compiler the row is skipped below.
         let mut command = Command::new(compile[0]);
-        let _ = command.args(&compile[1..]).current_dir(scratch).output();
+        if let Ok(output) = command.args(&compile[1..]).current_dir(scratch).output() {
+            assert!(output.status.success(), "{compile:?}: {output:?}");
+        }
     }
     let fill = |word: &&str| word.replace("DATA", &data).replace("SOURCE", &source);
     let mut rows = Vec::new();

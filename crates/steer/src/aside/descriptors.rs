@@ -13,8 +13,8 @@
 //!
 //! # Invariants
 //! - A file system may block a close, and so may a device, a terminal that sends what was written,
-//!   and a socket that lingers: this process closes none of them itself, and one that blocks keeps
-//!   no file from being closed.
+//!   and a socket that lingers: this process closes none of them itself, and what is no file and
+//!   blocks keeps no file from being closed.
 //! - A file stays open where closing it would give up a lock: a POSIX lock is of the process that
 //!   took it, which became this one.
 //! # Sources
@@ -22,6 +22,7 @@
 //! (`bdev_release`: the last close writes), `drivers/tty/tty_port.c` (`tty_port_close_start`),
 //! `fs/open.c` (`filp_close`), `fs/locks.c` (`show_fd_locks`: the locks of the table of
 //! descriptors).
+
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
@@ -29,7 +30,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use forerun_core::units::Nanos;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FileType, fcntl_getfl, major};
-use rustix::io::{FdFlags, fcntl_getfd};
+use rustix::io::{Errno, FdFlags, fcntl_getfd};
 use rustix::net::sockopt::socket_linger;
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
@@ -176,8 +177,8 @@ struct Inherited {
 impl Inherited {
     fn find() -> Self {
         let Ok(entries) = fs::read_dir("/proc/self/fd") else {
-            // They may be anything.
-            return Self { devices: vec![0, 1, 2], ..Self::default() };
+            // Without `/proc` nothing tells what they are, nor which locks they have.
+            return Self { at_once: vec![0, 1, 2], ..Self::default() };
         };
         let numbers = entries.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
         let numbers: Vec<RawFd> = numbers.collect();
@@ -200,8 +201,12 @@ impl Inherited {
 
 /// What may become of the close of `fd`.
 fn close_of(fd: BorrowedFd<'_>) -> Close {
-    // A descriptor that is not open waits for nothing.
-    let Ok(stat) = stat(fd) else { return Close::AtOnce };
+    let stat = match stat(fd) {
+        Ok(stat) => stat,
+        // It is not open.
+        Err(Errno::BADF) => return Close::AtOnce,
+        Err(_) => return Close::File,
+    };
     match stat.kind() {
         FileType::RegularFile | FileType::Directory | FileType::Symlink => Close::File,
         // What has no kind is an object of the kernel's: an eventfd, a process.

@@ -129,10 +129,7 @@ impl OpenFiles {
             if self.open.len() >= FILES_MAX {
                 break;
             }
-            let Some(entry) = entries.read() else {
-                self.others.end();
-                break;
-            };
+            let Some(entry) = entries.read() else { break };
             let entry = entry?;
             let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
             let Some(number) = number.filter(|number| *number >= from) else { continue };
@@ -153,6 +150,7 @@ impl OpenFiles {
                 self.add(process, number, &stat);
             }
         }
+        self.others.end();
         assert!(self.open.len() <= FILES_MAX, "more files than are allowed");
         if from == 0 {
             self.closing.clear();

@@ -288,7 +288,10 @@ impl Forwarded {
     /// Whether the kernel would drop it, were those of `batch` pending.
     fn is_pending(self, batch: &[Self]) -> bool {
         let is_each_forwarded = self.number >= libc::SIGRTMIN() || UNDOING.contains(&self.number);
-        !is_each_forwarded && batch.iter().any(|signal| signal.number == self.number)
+        !is_each_forwarded
+            && batch
+                .iter()
+                .any(|signal| (signal.number, signal.to_group) == (self.number, self.to_group))
     }
 
     /// Sends it to the process `pid`, which may have ended meanwhile, or be of another user.

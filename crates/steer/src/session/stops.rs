@@ -10,7 +10,8 @@
 //! ```
 //! # Invariants
 //! - A CONT that comes once the program has stopped is not lost: one that comes before a stop of
-//!   the terminal's undoes that.
+//!   the terminal's undoes that. Between a last look and a stop by STOP it is: nothing undoes that
+//!   stop beforehand.
 //! - This process stops only while another wakes it, by its end at the latest: what has the program
 //!   go on need not know of this process. Where there is no room for another, it stops by what a
 //!   terminal sends alone: a shell continues the whole group.
