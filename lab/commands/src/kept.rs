@@ -175,6 +175,10 @@ mod tests {
         drop(kept);
         let mut kept = Kept::<u32>::open(Some(&output)).unwrap();
         assert_eq!((kept.take("b"), kept.take("c")), (Some(2), Some(3)));
+        assert_eq!(kept.or_make("d", || Ok(4)).unwrap(), 4);
+        drop(kept);
+        let mut kept = Kept::<u32>::open(Some(&output)).unwrap();
+        assert_eq!(kept.or_make("d", || unreachable!("it is kept")).unwrap(), 4);
         kept.end().unwrap();
         assert!(!path.exists());
         fs::write(&path, "some text of another's\n").unwrap();

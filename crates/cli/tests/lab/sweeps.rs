@@ -103,7 +103,7 @@ fn every_command_with_a_table_prints_its_rows() {
         ("trace info a.txt --format keys",                            "table",       "reuse.uses"),
         ("bench streams --device ssd --streams 1 --each 64K",         "readahead",   "streams"),
         ("doctor", "what", "blocked calls"),
-        ("sim --list-devices",                                        "name",        "hdd"),
+        ("sim --list-devices",                                        "name",        "t7k250"),
         ("sim --list-policies",                                       "name",        "fifo"),
         ("reproduce --list fig11-off",                                "row",         "fig11-off"),
     ];
@@ -316,26 +316,27 @@ fn a_record_of_a_run_that_was_cut_is_whole_in_the_end() {
 }
 
 #[test]
-fn every_command_of_many_rows_goes_on_where_it_stopped() {
-    let folder = folder("goes-on");
-    #[rustfmt::skip]
-    let rows = [ // command, how a row of it fails, how it does not
-        ("replay workload:streams,n=1,each=64K --device ssd --depth 1 -o r.csv", "--cache 1M,1",
-            "--cache 1M,2M"),
-        ("replay workload:streams,n=2,each=64K --device ssd --depth 1 -o r.csv", "--cache 1M,1",
-            "--cache 1M"),
-    ];
+fn a_replay_goes_on_after_the_last_row_that_was_whole() {
+    let folder = folder("replayed");
+    let line = "replay workload:streams,n=1,each=64K --device ssd --depth 1 -o r.csv \
+                --partition log=8M:lru:file=1 --cache"
+        .replace("                ", "");
+    // The partition is larger than the second cache: that row fails.
+    let (status, _, err) = run(&folder, &format!("{line} 16M,4M"));
+    assert_eq!(status, 2, "{err}");
     let partial = folder.join("r.csv.partial");
-    for (line, fails, works) in rows {
-        let (status, _, err) = run(&folder, &format!("{line} {fails}"));
-        assert!(status != 0 && partial.exists(), "{line} {fails}: {status} {err}");
-        let text = fs::read_to_string(&partial).expect("kept");
-        let changed = text.replacen("\"device_requests\":", "\"device_requests\":77", 1);
-        fs::write(&partial, changed).expect("writable");
-        let (status, _, err) = run(&folder, &format!("{line} {works}"));
-        assert!(status == 0 && err.contains("1 results are there already"), "{line}: {err}");
-        let csv = fs::read_to_string(folder.join("r.csv")).expect("written");
-        assert!(column(&csv, "device_requests")[0].starts_with("77"), "{csv}");
-        assert!(!partial.exists(), "{line}");
-    }
+    let text = fs::read_to_string(&partial).expect("the first is kept");
+    let changed = text.replacen("\"device_requests\":", "\"device_requests\":77", 1);
+    fs::write(&partial, &changed).expect("writable");
+    let (status, _, err) = run(&folder, &format!("{line} 16M,32M"));
+    assert!(status == 0 && err.contains("1 results are there already"), "{status}: {err}");
+    let csv = fs::read_to_string(folder.join("r.csv")).expect("written");
+    let requests = column(&csv, "device_requests");
+    assert!(requests[0].starts_with("77") && requests.len() == 2, "{csv}");
+    assert!(!partial.exists());
+    // One request at a time, and requests at their times with as many slots, are two things.
+    fs::write(&partial, changed.replace("Closed", "Open { speed_ppm: 1000000 }")).unwrap();
+    done(&folder, &format!("{line} 16M"));
+    let csv = fs::read_to_string(folder.join("r.csv")).expect("written");
+    assert!(!column(&csv, "device_requests")[0].starts_with("77"), "{csv}");
 }
