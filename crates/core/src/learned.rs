@@ -30,7 +30,7 @@ use core::ops::Range;
 
 use crate::planner::PAGE_BYTES;
 use crate::units::Nanos;
-use ranges::{Span, after_run, joined, layered};
+use ranges::{Span, after_run, aged, aged_unseen, joined, layered};
 
 /// What a program does with a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -226,14 +226,19 @@ impl LearnedList {
     /// Takes in what one more run used.
     pub fn merge(&mut self, run: Vec<Observed>) {
         let before = core::mem::take(&mut self.entries);
-        let mut by_path: BTreeMap<Box<[u8]>, LearnedEntry> = BTreeMap::new();
-        for mut entry in before {
-            entry.age();
-            by_path.insert(entry.path.clone(), entry);
-        }
+        let mut before: BTreeMap<Box<[u8]>, LearnedEntry> =
+            before.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
+        let mut by_path = BTreeMap::new();
         for Observed { mut entry, unseen, is_seen } in run {
-            match by_path.get_mut(&entry.path) {
-                Some(known) => known.take_in(entry, &unseen, is_seen),
+            if by_path.contains_key(&entry.path) {
+                continue; // Of a path that stands twice the first counts.
+            }
+            match before.remove(&entry.path) {
+                Some(known) => {
+                    let told = if is_seen { Some((entry, &*unseen)) } else { None };
+                    let known = known.after(told, &|runs| self.are_trusted(runs));
+                    by_path.insert(known.path.clone(), known);
+                }
                 None if is_seen => {
                     entry.history = 1;
                     entry.uniform(entry.ranges.clone());
@@ -242,6 +247,10 @@ impl LearnedList {
                 None => {}
             }
         }
+        for (path, mut entry) in before {
+            entry.age();
+            by_path.insert(path, entry);
+        }
         by_path.retain(|_, entry| entry.history != 0);
         let (runs, poor) = (self.runs.saturating_add(1), self.poor);
         *self = Self::of(runs, by_path).with_poor(poor);
@@ -249,6 +258,7 @@ impl LearnedList {
     }
 
     /// Takes in `other`, a list of the same program from elsewhere: what either trusts is trusted.
+    /// Of the runs that used little of their list, those count that have fewer on end.
     pub fn merge_list(&mut self, other: &Self) {
         let trusted = |list: &Self, entry: &LearnedEntry| {
             let is_trusted = list.is_trusted(entry);
@@ -276,7 +286,10 @@ impl LearnedList {
                 None => drop(by_path.insert(entry.path.clone(), entry)),
             }
         }
-        *self = Self::of(self.runs.max(other.runs), by_path);
+        let lists = both.into_iter().filter(|list| list.runs > 0);
+        let poor = lists.map(|list| list.poor).min_by_key(|poor| poor.trailing_ones());
+        let runs = self.runs.max(other.runs);
+        *self = Self::of(runs, by_path).with_poor(poor.unwrap_or_default());
     }
 }
 
@@ -325,32 +338,39 @@ impl LearnedEntry {
         (self.ranges, self.histories) = (joined(ranges), Vec::new());
     }
 
-    /// One more run has begun.
+    /// One more run did not use it.
     fn age(&mut self) {
         for history in self.histories.iter_mut().chain([&mut self.history]) {
-            *history = (*history << 1) & HISTORY;
+            *history = aged(*history);
         }
     }
 
-    /// Takes in what a run tells of the same path.
-    fn take_in(&mut self, now: Self, unseen: &[Range<u64>], is_seen: bool) {
-        if !is_seen {
-            // As the run before said.
+    /// It, after a run that has `told` what it used of the same path, and of which ranges no use
+    /// is visible; or that may have used any of it. What the list did not trust was not fetched
+    /// for it, and is not used unseen.
+    fn after(
+        mut self,
+        told: Option<(Self, &[Range<u64>])>,
+        are_trusted: &dyn Fn(u8) -> bool,
+    ) -> Self {
+        let Some((now, unseen)) = told else {
             for history in self.histories.iter_mut().chain([&mut self.history]) {
-                *history |= (*history >> 1) & 1;
+                *history = aged_unseen(*history, are_trusted);
             }
-            return;
-        }
+            self.set(layered(self.spans()));
+            return self;
+        };
         let before = self.spans();
-        self.history |= 1;
+        self.history = aged(self.history) | 1;
         self.first = now.first;
         let is_other = self.kind != now.kind || self.version.has_changed(now.version);
         if is_other && !now.ranges.is_empty() || self.kind != now.kind {
             self.uniform(now.ranges);
         } else {
-            self.set(after_run(before, &now.ranges, unseen));
+            self.set(after_run(before, &now.ranges, unseen, are_trusted));
         }
         (self.kind, self.version) = (now.kind, now.version);
+        self
     }
 
     /// The ranges to fetch of the version that is there `now`: those that were used, and of another

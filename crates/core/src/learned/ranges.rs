@@ -1,13 +1,15 @@
 //! Ranges of a file: joined, bounded, and each with the runs that used it.
 //!
 //! ```text
-//!   before, one run older    ===10====      ===110===
-//!   used now                      =====
-//!   not visible                             =========
-//!   after                    =10= 11 =1=    ===111===     bit 0: the last run
+//!   before          ===1=====      ===11====    ====1====
+//!   used now             =====
+//!   not visible                    =========    =========
+//!   after           =10= 11 =1=    ===111===    ===10====     bit 0: the last run
+//!                                  trusted      not trusted
 //! ```
 //! What a run was seen to use counts for it. Of what was fetched ahead of the program no use is
-//! visible: the last run counts as the run before it.
+//! visible: the last run counts as the run before it. That goes for ranges that were trusted alone,
+//! as no others are fetched: or what was used once would count as used again.
 //!
 //! # Invariants
 //! - Ranges are in order and do not overlap; two that touch have other runs.
@@ -35,21 +37,31 @@ pub(super) fn layered(layers: Vec<Span>) -> Vec<Span> {
 }
 
 /// What is known of a file after a run that was seen to use `seen` of it, where no use of `unseen`
-/// is visible; `before` was aged by a run.
+/// is visible, as far as what the runs `before` used was trusted.
 pub(super) fn after_run(
     mut before: Vec<Span>,
     seen: &[Range<u64>],
     unseen: &[Range<u64>],
+    are_trusted: &dyn Fn(u8) -> bool,
 ) -> Vec<Span> {
-    before.extend(seen.iter().map(|range| (range.clone(), 1)));
+    before.extend(seen.iter().map(|range| (range.clone(), SEEN)));
     before.extend(unseen.iter().map(|range| (range.clone(), UNSEEN)));
     let mut spans = flattened(before);
     for (_, runs) in &mut spans {
-        if *runs & UNSEEN != 0 {
-            *runs = (*runs & !UNSEEN) | (*runs >> 1) & 1;
-        }
+        let now = if *runs & UNSEEN != 0 { aged_unseen(*runs, are_trusted) } else { aged(*runs) };
+        *runs = now | u8::from(*runs & SEEN != 0);
     }
     layered(spans)
+}
+
+/// The last `runs`, once more has come.
+pub(super) fn aged(runs: u8) -> u8 {
+    (runs << 1) & HISTORY
+}
+
+/// The same where no use of that run would be seen, and what is trusted was fetched for it.
+pub(super) fn aged_unseen(runs: u8, are_trusted: &dyn Fn(u8) -> bool) -> u8 {
+    aged(runs) | if are_trusted(runs & HISTORY) { runs & 1 } else { 0 }
 }
 
 /// `layers` cut where one begins or ends, in order, without what no run used.
@@ -112,15 +124,18 @@ fn bounded(spans: Vec<Span>) -> Vec<Span> {
     touching_joined(fewer)
 }
 
+/// Marks what the run was seen to use.
+const SEEN: u8 = 1 << 6;
 /// Marks what no use is visible of.
 const UNSEEN: u8 = 1 << 7;
-const _: () = assert!(UNSEEN & HISTORY == 0);
+const _: () = assert!((SEEN | UNSEEN) & HISTORY == 0);
 
 #[cfg(test)]
 mod tests {
     use core::slice::from_ref;
 
     use super::*;
+    use crate::learned::MAJORITY;
 
     /// Every byte of a small file by itself: which runs count for it.
     fn by_byte(spans: &[Span]) -> [u8; 6] {
@@ -141,13 +156,17 @@ mod tests {
         for old in &all {
             for seen in &all {
                 for unseen in &all {
-                    let before = [(old.clone(), 0b10), (4..6, 0b100)].to_vec();
-                    let aged = by_byte(&layered(before.clone()));
-                    let after = after_run(before, from_ref(seen), from_ref(unseen));
+                    let before = [(old.clone(), 0b1), (4..6, 0b10), (2..3, 0b110)].to_vec();
+                    let was = by_byte(&layered(before.clone()));
+                    let are_trusted = |runs: u8| runs.count_ones() >= MAJORITY;
+                    let (used, hidden) = (from_ref(seen), from_ref(unseen));
+                    let after = after_run(before, used, hidden, &are_trusted);
                     for (at, found) in (0..).zip(by_byte(&after)) {
-                        let was = aged[usize::try_from(at).unwrap()];
-                        let is_used = seen.contains(&at) || unseen.contains(&at) && was & 2 != 0;
-                        assert_eq!(found, was | u8::from(is_used), "{old:?} {seen:?} {unseen:?}");
+                        let was = was[usize::try_from(at).unwrap()];
+                        let is_hidden = unseen.contains(&at) && are_trusted(was);
+                        let is_used = seen.contains(&at) || is_hidden && was & 1 != 0;
+                        let expected = was << 1 & HISTORY | u8::from(is_used);
+                        assert_eq!(found, expected, "{old:?} {seen:?} {unseen:?}");
                     }
                     let is_apart = |two: &[Span]| two[0].0.end < two[1].0.start;
                     assert!(after.windows(2).all(|it| is_apart(it) || it[0].1 != it[1].1));

@@ -164,6 +164,28 @@ fn lists_of_two_machines_are_joined() {
     assert_eq!(one.runs(), 4);
 }
 
+#[test]
+fn a_list_that_is_joined_keeps_how_little_its_last_runs_used() {
+    #[rustfmt::skip]
+    let rows = [ // of one, of the other, of both
+        (Some(0b011), None,        0b011),
+        (None,        Some(0b011), 0b011),
+        (Some(0b011), Some(0b101), 0b101),
+        (Some(0b110), Some(0b001), 0b110),
+        (Some(0b011), Some(0),     0),
+        (None,        None,        0),
+    ];
+    let list = |poor: Option<u8>| {
+        let of = |poor| LearnedList::new(3, [entry("a", 0)]).with_poor(poor);
+        poor.map_or_else(LearnedList::default, of)
+    };
+    for (one, other, expected) in rows {
+        let mut joined = list(one);
+        joined.merge_list(&list(other));
+        assert_eq!(joined.poor(), expected, "{one:?} {other:?}");
+    }
+}
+
 /// An entry of a large file with these ranges.
 fn part(ranges: Ranges) -> LearnedEntry {
     let version = Version { inode: 1, bytes: 1 << 30, modified: 7 };
@@ -220,6 +242,29 @@ fn a_program_that_reads_other_parts_each_time_has_a_list_that_stays_small() {
     let before = fetched(&list);
     list.merge(vec![Observed { entry, unseen, is_seen: false }]);
     assert_eq!(fetched(&list), before);
+}
+
+#[test]
+fn what_was_used_once_is_not_used_again_unseen() {
+    #[rustfmt::skip]
+    let rows: &[(Ranges, bool, &str)] = &[ // what no use of is visible, whether one of it was seen
+        (&[0..u64::MAX], true,  "all was there before the program came to it"),
+        (&[],            false, "nothing was seen of it"),
+    ];
+    for (unseen, is_seen, why) in rows {
+        let mut list = LearnedList::default();
+        for _ in 0..3 {
+            list.merge(vec![Observed { entry: part(&[0..4]), unseen: vec![], is_seen: true }]);
+        }
+        let told = vec![0..4];
+        list.merge(vec![Observed { entry: part(&[6..9]), unseen: told, is_seen: true }]);
+        for _ in 0..3 {
+            let (entry, unseen) = (part(&[]), unseen.to_vec());
+            list.merge(vec![Observed { entry, unseen, is_seen: *is_seen }]);
+            assert_eq!(fetched(&list), [0..4], "{why}");
+        }
+        assert_eq!(list.entries()[0].ranges, [0..4], "{why}");
+    }
 }
 
 #[test]

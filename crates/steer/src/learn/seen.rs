@@ -173,12 +173,14 @@ impl Seen {
             let is_large = row.kind == LearnedKind::Read && version.bytes > WHOLE_BYTES;
             let mut ranges = row.ranges(version);
             let before = if is_large { listed(path, version) } else { Listed::Nothing };
-            let mut unseen = Vec::new();
-            if row.was_cached {
-                unseen.push(0..u64::MAX);
-            } else if let Listed::Same(fetched) = before {
-                unseen.extend_from_slice(fetched);
-            }
+            let unseen = match before {
+                // That most of it is there by now may be the doing of the list itself.
+                Listed::Same(fetched) => fetched.to_vec(),
+                Listed::Nothing | Listed::Other(_) if row.was_cached => {
+                    iter::once(0..u64::MAX).collect()
+                }
+                Listed::Nothing | Listed::Other(_) => Vec::new(),
+            };
             if matches!(before, Listed::Same(_)) {
                 ranges = row.touched(version);
             } else if is_large && !row.was_cached && asked < ASKED_MAX {
@@ -263,3 +265,58 @@ const HEAD_BYTES: u64 = 128 << 10;
 const ASKED_MAX: usize = 64;
 /// Bytes of a file that are asked about.
 const RESIDENT_MAX: u64 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use std::slice::from_ref;
+
+    use forerun_core::learned::LearnedList;
+
+    use super::*;
+
+    /// What a run that has read `reads` of a large file tells, most of which was in memory by then.
+    fn run(reads: &[Range<u64>], listed: Option<&[Range<u64>]>) -> Vec<Observed> {
+        let mut seen = Seen::default();
+        seen.note(Nanos(0), PATH, LearnedKind::Read);
+        seen.found(PATH, Version { inode: 1, bytes: 1_000 << 10, modified: 7 });
+        seen.was_cached(PATH, true);
+        for range in reads {
+            seen.read(PATH, range);
+        }
+        seen.observed(|_, _| listed.map_or(Listed::Nothing, Listed::Same))
+    }
+
+    #[test]
+    fn what_was_read_once_of_a_file_that_its_list_has_fetched_is_not_fetched() {
+        let ranges = |list: &LearnedList| list.trusted().next().expect("it is learned").ranges;
+        let (often, once) = (0..640 << 10, 704 << 10..768 << 10);
+        let mut list = LearnedList::default();
+        for _ in 0..3 {
+            let fetched = list.trusted().next().map(|entry| entry.ranges);
+            list.merge(run(from_ref(&often), fetched.as_deref()));
+        }
+        list.merge(run(from_ref(&once), Some(&ranges(&list))));
+        for _ in 0..4 {
+            assert_eq!(ranges(&list), from_ref(&often), "it was read in one of three runs");
+            list.merge(run(&[], Some(&ranges(&list))));
+        }
+        assert_eq!(list.entries()[0].ranges, from_ref(&often), "it is forgotten");
+    }
+
+    #[test]
+    fn no_use_is_visible_of_what_was_there_before() {
+        let fetched = 0..640 << 10;
+        let fetched = from_ref(&fetched);
+        #[rustfmt::skip]
+        let rows: &[(_, &[Range<u64>], _)] = &[ // what the list has fetched, unseen, why
+            (Some(fetched),      fetched,           "what is there is the list's own"),
+            (Some(&[]),          &[],               "of a wrong list"),
+            (None,               from_ref(&(0..u64::MAX)), "it was there without a list"),
+        ];
+        for (listed, unseen, why) in rows {
+            assert_eq!(run(&[], *listed)[0].unseen, *unseen, "{why}");
+        }
+    }
+
+    const PATH: &[u8] = b"/nowhere/large";
+}

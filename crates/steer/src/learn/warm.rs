@@ -122,7 +122,7 @@ pub fn rebased(list: &LearnedList, old: &[u8], new: &[u8]) -> Result<LearnedList
             check_path(&entry.path)?;
         }
     }
-    Ok(LearnedList::new(list.runs(), entries))
+    Ok(LearnedList::new(list.runs(), entries).with_poor(list.poor()))
 }
 
 fn without_slash(path: &[u8]) -> &[u8] {
@@ -131,3 +131,30 @@ fn without_slash(path: &[u8]) -> &[u8] {
 
 const JOBS_MAX: usize = 64;
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use forerun_core::learned::Version;
+    use forerun_core::units::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn a_list_from_below_another_folder_is_the_same_but_for_its_paths() {
+        let list = |path: &[u8]| {
+            let entry = LearnedEntry {
+                path: path.into(),
+                kind: LearnedKind::Stat,
+                first: Nanos(0),
+                ranges: Vec::new(),
+                version: Version::default(),
+                history: 3,
+                histories: Vec::new(),
+            };
+            LearnedList::new(5, [entry]).with_poor(0b011)
+        };
+        let from = list(b"/old/file");
+        assert_eq!(rebased(&from, b"/old/", b"/new"), Ok(list(b"/new/file")));
+        assert_eq!(rebased(&from, b"/elsewhere", b"/new"), Ok(from));
+    }
+}
