@@ -59,8 +59,8 @@ pub(super) fn script_of(executable: &Path, words: &[String], folder: &Path) -> O
     }
     let rules = INTERPRETERS.iter().find(|rules| rules.names.contains(&base))?;
     let is_applet = base == "busybox" && words.first().is_some_and(|it| SHELLS.contains(&&**it));
-    let mut reader =
-        Reader { rules, words: words.iter().skip(usize::from(is_applet)), said: Vec::new() };
+    let words = words.iter().skip(usize::from(is_applet));
+    let mut reader = Reader { rules, words, said: Vec::new(), has_text: false };
     let found = reader.read(folder);
     let said = reader.said.into_iter().chain(found).collect::<Vec<_>>();
     (!said.is_empty()).then(|| said.join(" "))
@@ -72,6 +72,8 @@ struct Reader<W> {
     words: W,
     /// What was said so far of what runs.
     said: Vec<String>,
+    /// Of it, text that runs.
+    has_text: bool,
 }
 
 impl<'a, W: Iterator<Item = &'a String>> Reader<W> {
@@ -84,6 +86,8 @@ impl<'a, W: Iterator<Item = &'a String>> Reader<W> {
             }
             match &**word {
                 "" => {}
+                // A shell takes it for the end of its flags.
+                "-" if self.rules.letters == Letters::Shell => has_ended = true,
                 // What runs is read from stdin.
                 "-" => return None,
                 "--" => has_ended = true,
@@ -112,8 +116,8 @@ impl<'a, W: Iterator<Item = &'a String>> Reader<W> {
         if is_text {
             return Some(format!("-c {word}"));
         }
-        let is_argument = !self.rules.texts.is_empty() && !self.said.is_empty();
-        if is_argument && !self.rules.names.contains(&"lua") {
+        if self.has_text && !self.rules.names.contains(&"lua") {
+            // An argument of the text.
             return None;
         }
         let is_class = self.rules.names.contains(&"java")
@@ -154,6 +158,7 @@ impl<'a, W: Iterator<Item = &'a String>> Reader<W> {
         if rules.texts.contains(&name) || rules.keeps.contains(&name) {
             let said = said();
             self.said.push(said);
+            self.has_text |= rules.texts.contains(&name);
         } else if rules.names.contains(&"java") && name.starts_with('@') {
             self.said.push(name.to_owned());
         }
@@ -163,6 +168,7 @@ impl<'a, W: Iterator<Item = &'a String>> Reader<W> {
     fn letters(&mut self, word: &str) -> Flag {
         let (rules, mut is_text) = (self.rules, false);
         assert!(rules.letters != Letters::Name, "a flag that is a name has no letters");
+        let with_value = [rules.runs, rules.texts, rules.takes, rules.keeps];
         for (at, letter) in word.char_indices().skip(1) {
             let name = format!("-{letter}");
             let has = |flags: &[&str]| flags.contains(&&*name);
@@ -172,7 +178,7 @@ impl<'a, W: Iterator<Item = &'a String>> Reader<W> {
                 Letters::Shell if has(rules.takes) => {
                     self.words.next();
                 }
-                Letters::Flags if has(rules.runs) || has(rules.texts) || has(rules.takes) => {
+                Letters::Flags if with_value.into_iter().any(has) => {
                     let value = if rest.is_empty() {
                         self.words.next().cloned()
                     } else {
@@ -240,9 +246,10 @@ const INTERPRETERS: &[Interpreter] = &[
         names: &["ruby"],
         texts: &["-e"],
         takes: &[
-            "-I", "-r", "-C", "-X", "-E", "--encoding", "--external-encoding",
-            "--internal-encoding", "--enable", "--disable", "--backtrace-limit", "--parser",
+            "-I", "-r", "-E", "--encoding", "--external-encoding", "--internal-encoding",
+            "--enable", "--disable", "--backtrace-limit", "--parser",
         ],
+        keeps: &["-C", "-X"], // Folders that it goes to before it opens the script.
         rests: "iFKxW",
         ..NONE
     },
@@ -359,6 +366,9 @@ mod tests {
             ("/usr/bin/ruby3.1",       "-W:no-deprecated -rset b",        Some("/w/b")),
             ("/usr/bin/ruby3.1",       "--encoding UTF-8 c",              Some("/w/c")),
             ("/usr/bin/ruby3.1",       "--encoding=UTF-8 -ne 1 d",        Some("-e 1")),
+            ("/usr/bin/ruby3.1",       "-C /a x.rb",                      Some("-C /a /w/x.rb")),
+            ("/usr/bin/ruby3.1",       "-wC/b -X c d -e",                 Some("-C /b -X c /w/d")),
+            ("/usr/bin/ruby3.1",       "-C /a -e 1 x.rb",                 Some("-C /a -e 1")),
             ("/usr/bin/node",          "-r x a.js",                       Some("/w/a.js")),
             ("/usr/bin/node",          "--require=x --import y b.js",     Some("/w/b.js")),
             ("/usr/bin/node",          "--inspect -pe 1+1",               Some("-pe 1+1")),
@@ -382,6 +392,11 @@ mod tests {
             ("/usr/bin/bash",          "-euo pipefail -c ls x",           Some("-c ls")),
             ("/usr/bin/bash",          "-euo pipefail -c id",             Some("-c id")),
             ("/usr/bin/bash",          "-c -e ls",                        Some("-c ls")),
+            ("/usr/bin/bash",          "- a.sh",                          Some("/w/a.sh")),
+            ("/usr/bin/dash",          "-e - -b.sh",                      Some("/w/-b.sh")),
+            ("/bin/busybox",           "sh - a.sh",                       Some("/w/a.sh")),
+            ("/bin/sh",                "-c - ls",                         Some("-c ls")),
+            ("/usr/bin/zsh",           "-",                               None),
             ("/usr/bin/bash",          "-lc ls",                          Some("-c ls")),
             ("/usr/bin/bash",          "+ -c ls",                         Some("-c ls")),
             ("/jdk/bin/java",          "@ A",                             Some("@ A")),
