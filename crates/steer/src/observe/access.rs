@@ -145,13 +145,17 @@ pub(crate) mod recording {
         /// The inode of the only file that is followed: other tests of this process read others.
         pub(crate) only: Option<u64>,
         pub(crate) cursors: u32,
+        /// The processes that reports were of, in order.
+        pub(crate) processes: Vec<i32>,
         pub(crate) reads: Vec<(u32, Range<u64>, bool)>,
         pub(crate) closed: Vec<CursorId>,
         pub(crate) entries: Vec<(Vec<u8>, EntryCall)>,
     }
 
     impl AccessSink for RecordingSink {
-        fn process(&mut self, _pid: i32, _processor: Option<Nanos>) {}
+        fn process(&mut self, pid: i32, _processor: Option<Nanos>) {
+            self.processes.push(pid);
+        }
         fn open(&mut self, _: Nanos, _: File, stat: &Stat, _: u64) -> Option<CursorId> {
             if self.only.is_some_and(|inode| inode != stat.st_ino) {
                 return None;

@@ -163,6 +163,7 @@ impl ProcessTree {
             let (folder, processor) = (process.folder.as_fd(), process.processor);
             let polled = Polled { pid, process: folder, processor, may_attach: self.may_attach };
             let counts = &mut self.blocked;
+            sink.process(pid, processor);
             let (has_new, is_whole) =
                 process.blocked.poll(now, polled, &mut room, allowance, counts, sink);
             for (descriptor, call) in process.blocked.take_moves() {

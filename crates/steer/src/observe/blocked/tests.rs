@@ -202,6 +202,19 @@ fn a_process_that_may_not_be_observed_is_counted_once() {
 }
 
 #[test]
+fn each_poll_says_of_which_process_its_reports_are() {
+    let mut command = Command::new("cat");
+    let program = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let program = Running(program.expect("every system has it"));
+    let (mut tree, mut sink) = (tree_of(&program), RecordingSink::default());
+    let pid = Pid::from_child(&program.0).as_raw_nonzero().get();
+    for polls in 1..4 {
+        tree.poll_blocked(Nanos(0), Allowance::endless(), &mut sink);
+        assert_eq!(sink.processes, vec![pid; polls], "an answer about it holds for one poll");
+    }
+}
+
+#[test]
 fn nothing_is_tried_where_attaching_is_restricted() {
     #[rustfmt::skip]
     let rows = [ // scope, allowed, allowed to a capable process
