@@ -212,7 +212,8 @@ impl Replay {
     /// Whether nothing more is requested, but for large entries once the program uses these.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        let is_all = self.front == self.rows.len() && self.released.is_empty();
+        let releases = self.is_right() && !self.held.is_empty();
+        let is_all = self.front == self.rows.len() && self.released.is_empty() && !releases;
         self.is_stopped || (is_all && self.skipped.is_empty() && self.batch.is_empty())
     }
 

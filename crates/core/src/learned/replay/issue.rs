@@ -11,7 +11,7 @@
 use alloc::vec::Vec;
 
 use super::proof::Proof;
-use super::{AHEAD_MAX, Replay, State, number};
+use super::{AHEAD_MAX, Replay, Row, State, number};
 
 /// Where an entry that is requested next stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Replay {
         let is_followed = self.is_followed();
         let confirmed = if is_followed { FOLLOWED_FACTOR } else { 1 };
         if is_right {
-            self.released.extend(core::mem::take(&mut self.held));
+            self.release(seeks);
         }
         let end = self.end();
         while out.len() - from < room && !self.is_stopped {
@@ -139,9 +139,20 @@ impl Replay {
         self.position + ahead.count()
     }
 
+    /// Has those requested that were held back; where the device may seek, half a batch at a time.
+    fn release(&mut self, seeks: Option<bool>) {
+        let mut ahead = self.batch_ahead();
+        while (seeks == Some(false) || !ahead.is_half())
+            && let Some(next) = self.held.pop_first()
+        {
+            ahead.add(self.rows[next as usize].entry.bytes);
+            self.released.push_back(next);
+        }
+    }
+
     /// Has the next entries requested by place, where no batch is under way.
     fn gather(&mut self) {
-        if !self.batch.is_empty() || self.is_stopped || self.has_batch_ahead() {
+        if !self.batch.is_empty() || self.is_stopped || self.batch_ahead().is_half() {
             return;
         }
         let end = if self.is_right() || self.is_followed() { self.rows.len() } else { self.end() };
@@ -159,16 +170,18 @@ impl Replay {
         self.batch.extend(batch.into_iter().map(|(_, index)| index));
     }
 
-    /// Whether half a batch and more was requested that the program has not come to: a list that
-    /// has proved right may be that of a run that read more.
-    fn has_batch_ahead(&self) -> bool {
-        let ahead = self.rows[self.position..self.front].iter().filter(|row| !row.is_used);
-        let (mut entries, mut bytes) = (0, 0_u64);
-        for row in ahead {
-            entries += 1;
-            bytes = bytes.saturating_add(row.entry.bytes);
+    /// What was requested, or is next, that the program has not come to: a list that has proved
+    /// right may be that of a run that read more. What was left out or is held does not count.
+    fn batch_ahead(&self) -> BatchAhead {
+        let requested = |row: &&Row| row.state != State::Waiting;
+        let requested = self.rows[self.position..self.front].iter().filter(requested);
+        let next = self.released.iter().chain(&self.batch).map(|&next| next as usize);
+        let next = next.filter(|&next| next >= self.position).map(|next| &self.rows[next]);
+        let mut ahead = BatchAhead::default();
+        for row in requested.chain(next).filter(|row| !row.is_used) {
+            ahead.add(row.entry.bytes);
         }
-        entries >= BATCH_ENTRIES / 2 || bytes >= BATCH_BYTES / 2
+        ahead
     }
 
     /// The oldest of the skipped that is not used by now.
@@ -180,6 +193,25 @@ impl Replay {
             self.skipped.pop_front();
         }
         None
+    }
+}
+
+/// What is ahead of a program on a seek-bound device.
+#[derive(Clone, Copy, Debug, Default)]
+struct BatchAhead {
+    entries: usize,
+    bytes: u64,
+}
+
+impl BatchAhead {
+    fn add(&mut self, bytes: u64) {
+        self.entries += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Whether it is half a batch and more.
+    fn is_half(self) -> bool {
+        self.entries >= BATCH_ENTRIES / 2 || self.bytes >= BATCH_BYTES / 2
     }
 }
 

@@ -1,6 +1,7 @@
 //! The replay by itself: order, distance, judgement, budget, and counts under any calls.
 
 use super::*;
+use core::ops::Range;
 use std::vec;
 
 /// Entries of the first window.
@@ -215,6 +216,65 @@ fn a_large_entry_waits_until_the_program_uses_it_or_the_list_has_proved_right() 
         replay.used(millis(1), index);
     }
     assert_eq!(issue(&mut replay)[..2], [2, 3], "as what comes before it was used");
+}
+
+/// What is issued of `replay` for a device that seeks, with these bytes in all ahead.
+fn issue_by_place(replay: &mut Replay, budget_bytes: u64) -> Vec<u32> {
+    let mut out = Vec::new();
+    replay.issue(1_000, budget_bytes, Some(true), &mut out);
+    out
+}
+
+/// Entries of a file each, of 4 KiB, but for those in `large`.
+fn entries_but(count: usize, large: &[(Range<usize>, u64)]) -> Vec<ReplayEntry> {
+    let mut all: Vec<_> =
+        entries(count).into_iter().map(|it| ReplayEntry { place: 0, ..it }).collect();
+    for (range, bytes) in large {
+        for entry in &mut all[range.clone()] {
+            (entry.bytes, entry.bytes_max) = (*bytes, *bytes);
+        }
+    }
+    all
+}
+
+#[test]
+fn what_is_beyond_the_budget_is_not_ahead_on_a_device_that_seeks() {
+    let (mebibyte, budget) = (1 << 20, 32 << 20);
+    let mut replay = Replay::new(entries_but(500, &[(70..71, 40 * mebibyte), (71..500, mebibyte)]));
+    let mut requested = issue_by_place(&mut replay, budget);
+    for index in 0..70 {
+        if requested.contains(&index) {
+            complete(&mut replay, index, Some(millis(1)), true);
+        }
+        replay.used(millis(u64::from(index)), index);
+        let more = issue_by_place(&mut replay, budget);
+        requested.extend(more);
+    }
+    assert!(!requested.contains(&70), "it is left out");
+    assert_eq!(replay.ahead_bytes(), budget, "what follows is fetched beyond one batch");
+}
+
+#[test]
+fn what_is_held_is_not_ahead_and_follows_by_half_a_batch_on_a_device_that_seeks() {
+    let budget = 1 << 30;
+    let mut replay = Replay::new(entries_but(100, &[(32..34, 40 << 20)]));
+    let mut requested = issue_by_place(&mut replay, budget);
+    (0..8).for_each(|index| replay.used(millis(1), index));
+    requested.extend(issue_by_place(&mut replay, budget));
+    let large = |requested: &[u32]| [32, 33].map(|index| requested.contains(&index));
+    assert_eq!(large(&requested), [false; 2], "the list is followed, and not proved right");
+    assert!(requested.contains(&34), "those behind them do not wait: {requested:?}");
+    // Some were used before they were requested.
+    for &index in requested.iter().filter(|index| **index < 32) {
+        complete(&mut replay, index, Some(millis(1)), true);
+    }
+    (8..32).for_each(|index| replay.used(millis(2), index));
+    let next = issue_by_place(&mut replay, budget);
+    assert_eq!((large(&next), replay.is_over()), ([true, false], false), "a half, and more");
+    complete(&mut replay, 32, Some(millis(1)), true);
+    replay.used(millis(3), 32);
+    assert_eq!(large(&issue_by_place(&mut replay, budget)), [false, true]);
+    assert!(replay.is_over());
 }
 
 #[test]
