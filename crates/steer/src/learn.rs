@@ -361,7 +361,9 @@ impl Learner {
             What::Look(path) => match found {
                 Ok(found) => {
                     if let Some(real) = found.real.clone() {
-                        self.seen.link(now, &path, &real);
+                        if !found.is_in_memory {
+                            self.seen.link(now, &path, &real);
+                        }
                         self.use_place(now, &real);
                     }
                     self.seen.looked(&path, &found);

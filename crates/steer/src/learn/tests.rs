@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::os::unix;
 use std::process::{self, Command, Stdio};
 
 use forerun_testkit::{Scratch, installed, skip};
@@ -12,6 +13,7 @@ use forerun_testkit::{Scratch, installed, skip};
 use super::*;
 use crate::kernel;
 use crate::learn::store::Store;
+use forerun_core::learned::Version;
 use forerun_core::planner::CursorId as Cursor;
 
 /// A learner that keeps its list in `scratch`, with reports of the process `pid`.
@@ -57,6 +59,37 @@ fn what_lies_in_memory_in_any_case_is_not_learned() {
         work(Job { tools, what: What::Look(path.into()) }).found.unwrap().is_in_memory
     };
     assert_eq!([look(&disk), look(&memory)], [false, true]);
+}
+
+#[test]
+fn what_a_link_leads_to_in_memory_is_not_learned() {
+    let test = "what_a_link_leads_to_in_memory_is_not_learned";
+    let (disk, memory) = (Scratch::on_disk("learn-link"), Scratch::in_memory("learn-linked"));
+    fs::write(disk.join("file"), [1; 10]).unwrap();
+    fs::write(memory.join("file"), [1; 10]).unwrap();
+    let keeps_it = |scratch: &Scratch| {
+        let file = File::open(scratch.join("file")).unwrap();
+        is_in_memory(&file, &kernel::stat(&file).unwrap())
+    };
+    if keeps_it(&disk) || !keeps_it(&memory) {
+        return skip(test, "a disk, and a file system in memory");
+    }
+    let mut learner = learner(&disk, process::id());
+    for (scratch, is_learned) in [(&disk, true), (&memory, false)] {
+        let real = fs::canonicalize(scratch.join("file")).unwrap();
+        let link = disk.join(format!("link-{is_learned}"));
+        unix::fs::symlink(&real, &link).unwrap();
+        let [real, link] = [real, link].map(|it| it.into_os_string().into_encoded_bytes());
+        learner.sighted(Nanos(0), &link, LearnedKind::Read);
+        // It is of a list, and was fetched.
+        learner.seen.found(&link, Version::default());
+        let tools = Arc::clone(&learner.tools);
+        let done = work(Job { tools, what: What::Look(link.into()) });
+        learner.take_in(Nanos(0), done);
+        let run = learner.run();
+        let has = |path: &[u8]| run.iter().any(|it| *it.entry.path == *path);
+        assert_eq!(has(&real), is_learned, "{real:?}");
+    }
 }
 
 #[test]
