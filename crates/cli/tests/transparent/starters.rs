@@ -28,7 +28,6 @@ def see():
 def up():
     while not os.path.exists('up') or os.path.getsize('up') == 0: time.sleep(.001)
 def go(): open('go', 'w').write('go')
-def state(pid): return open(f'/proc/{pid}/stat').read().rpartition(') ')[2][0]
 def late(*_):
     print('nothing more', flush=True)
     killpg(child, SIGKILL)
@@ -62,7 +61,6 @@ kill(child, SIGCONT); see()", "echo > up; exec sleep 60", "stopped 21 ended 143 
 killpg(child, SIGCONT); see()",
         "exec perl -e 'open F, q(>up); print F 1; close F;
             select undef, undef, undef, .01 until -s q(go); exit 3'", "stopped 20 ended 3 "),
-    ("TSTP and CONT",      AT_ONCE, ANSWERS, "ended 3 "),
     ("TSTP, ignored",      "up(); kill(child, SIGTSTP); kill(child, SIGUSR1); see()",
         "trap '' TSTP; echo > up; exec sleep 60", "ended 138 "),
     ("SEGV",               "up(); kill(child, SIGSEGV); see()", "echo > up; exec sleep 60",
@@ -118,25 +116,6 @@ if child == 0:
 signal(SIGALRM, late)
 alarm(60)
 ";
-
-/// Stops its child, and has it go on as soon as that is stopped: it does so each time.
-const AT_ONCE: &str = "
-up()
-program, ask, answer = int(open('up').read()), open('ask', 'wb', 0), open('answer', 'rb', 0)
-for _ in range(50):
-    kill(child, SIGTSTP)
-    while state(program) != 'T': pass
-    kill(child, SIGCONT)
-    ask.write(b'x')
-    answer.read(1)
-ask.close()
-see()
-";
-
-/// Answers each byte, and ends at the end of what is asked.
-const ANSWERS: &str = "mkfifo ask answer; echo $$ > up; exec perl -e '
-open A, q(<), q(ask); open B, q(>), q(answer); unlink q(up), q(ask), q(answer);
-syswrite B, $x while sysread A, $x, 1; exit 3'";
 
 /// Programs of a terminal, and what its shell sees.
 #[rustfmt::skip]
