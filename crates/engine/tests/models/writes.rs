@@ -350,7 +350,8 @@ fn what_is_written_beside_a_discard_is_kept_or_discarded_whole() {
         let reader = rig.spawn(|file| {
             let mut first = pages(0xee, 1);
             assert_eq!(file.read_at(&mut first, 0), Ok(first.len()));
-            assert!([0, 9].contains(&whole(&first, 0)), "old or zero");
+            // A store may carry out a discard in the middle of a read.
+            assert!(first.iter().all(|byte| [0, 9].contains(byte)), "old or zero: {first:?}");
         });
         join([writer, discarder, reader]);
         let (seen, mut met) = rig.end();
