@@ -203,9 +203,13 @@ class ForerunCache(BaseCache):
         if grant is None:
             return None
         try:
-            options = (grant.size, self._request, self._connections, self._readahead)
             counts = self._counted
             host = _hosts.hosts.of(self.fetcher) if self._remember else None
+            size = grant.size
+            if size == 0:
+                # As below.
+                return self._session or self._begin()
+            options = (size, self._request, self._connections, self._readahead)
             session = Session(
                 self.fetcher, self.size, options, _pool, counts, grant, self._in_flight, host
             )

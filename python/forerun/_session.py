@@ -1,7 +1,8 @@
 """One file's ranges, the reads that wait for them, and the threads that fetch them.
 
 A signal's handler runs between any two steps of the main thread and may read files itself: every
-lock may be taken again by the thread that has it.
+lock may be taken again by the thread that has it. What that thread is itself about to fetch a handler
+cannot wait for.
 """
 
 from __future__ import annotations
