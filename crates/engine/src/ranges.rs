@@ -66,8 +66,8 @@ pub struct Ranges {
     planner: RangePlanner,
     clock: Clock,
     memory: Memory,
-    /// Its part of the store that is learnt of, if one is.
-    store: Option<FileOfStore>,
+    /// Its fetches at the store that is learnt of, if one is.
+    in_flight: InFlight,
     /// Reads that have a number.
     named: u64,
     stalls: u64,
@@ -80,7 +80,7 @@ impl Ranges {
     /// # Errors
     /// A bound is 0 or too large, a policy is unknown, or there is no memory.
     pub fn new(settings: &RangesSettings, file_bytes: u64) -> Result<Self, BuildError> {
-        Self::made(settings, file_bytes, None)
+        Self::made(settings, file_bytes, InFlight(None))
     }
 
     /// As [`Ranges::new`], for a file of `store`: its requests are learnt from, and what is known
@@ -94,18 +94,18 @@ impl Ranges {
         store: &Store,
     ) -> Result<Self, BuildError> {
         let settings = RangesSettings { store: Some(store.estimate()), ..settings.clone() };
-        Self::made(&settings, file_bytes, Some(FileOfStore::new(store.clone())))
+        Self::made(&settings, file_bytes, InFlight(Some(FileOfStore::new(store.clone()))))
     }
 
     fn made(
         settings: &RangesSettings,
         file_bytes: u64,
-        store: Option<FileOfStore>,
+        in_flight: InFlight,
     ) -> Result<Self, BuildError> {
         let planner = RangePlanner::new(settings, file_bytes)?;
         let memory = Memory::new(planner.frames(), file_bytes)?;
         let (clock, stalled) = (Clock::start(), Nanos(0));
-        Ok(Self { planner, clock, memory, store, named: 0, stalls: 0, stalled })
+        Ok(Self { planner, clock, memory, in_flight, named: 0, stalls: 0, stalled })
     }
 
     /// The most bytes of one read.
@@ -202,7 +202,7 @@ impl Ranges {
     /// Completes the fetch `id` with `bytes`; a length other than its range's is a failure.
     pub fn arrived(&mut self, id: FetchId, bytes: &[u8]) {
         let fetch = self.planner.arrived(self.clock.now(), id, bytes.len() as u64);
-        self.ended(id, fetch.is_some());
+        self.in_flight.ended(id, fetch.is_some());
         if let Some(fetch) = fetch {
             self.memory.fill(&fetch, bytes);
         }
@@ -212,22 +212,20 @@ impl Ranges {
     /// Fails the fetch `id`.
     pub fn failed(&mut self, id: FetchId) {
         self.planner.failed(self.clock.now(), id);
-        self.ended(id, false);
+        self.in_flight.ended(id, false);
         self.carry_out();
     }
 
     /// The fetch `id` is made again: how long it takes tells nothing of the store.
     pub fn retried(&mut self, id: FetchId) {
-        if let Some(store) = &mut self.store {
-            store.retried(id);
-        }
+        self.in_flight.retried(id);
     }
 
     /// The fetches in flight, for a cache that is dropped before they end. The store learns of no
     /// later ones.
     #[must_use]
     pub fn take_in_flight(&mut self) -> InFlight {
-        InFlight(self.store.take())
+        std::mem::replace(&mut self.in_flight, InFlight(None))
     }
 
     /// Reads to be woken since the last call: they ended, or a fetch for them can be claimed.
@@ -268,16 +266,7 @@ impl Ranges {
 
     /// `fetch` goes out.
     fn issued(&mut self, fetch: Option<RangeFetch>) -> Option<RangeFetch> {
-        if let (Some(store), Some(fetch)) = (&mut self.store, fetch) {
-            store.issued(fetch);
-        }
-        fetch
-    }
-
-    fn ended(&mut self, id: FetchId, whole: bool) {
-        if let Some(store) = &mut self.store {
-            store.ended(id, whole);
-        }
+        fetch.inspect(|fetch| self.in_flight.issued(*fetch))
     }
 
     fn carry_out(&mut self) {

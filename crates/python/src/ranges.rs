@@ -187,22 +187,13 @@ impl Ranges {
 
     /// The fetch `job` gave `data`.
     fn arrived(&self, py: Python<'_>, job: u64, data: &[u8]) -> PyResult<()> {
-        self.ended_late(job, true);
-        let woken = self.with(|open| {
-            open.arrived(FetchId(job), data);
-            numbers(open.woken())
-        });
-        self.open_gates(py, &woken.unwrap_or_default())
+        let woken = self.ended(job, true, |open, id| open.arrived(id, data));
+        self.open_gates(py, &woken)
     }
 
     /// The fetch `job` failed; the reads for which `open_gates` is to be called.
     fn failed(&self, job: u64) -> Vec<u64> {
-        self.ended_late(job, false);
-        let woken = self.with(|open| {
-            open.failed(FetchId(job));
-            numbers(open.woken())
-        });
-        woken.unwrap_or_default()
+        self.ended(job, false, ranges::Ranges::failed)
     }
 
     /// The fetch `job` is made again.
@@ -316,10 +307,23 @@ impl Ranges {
         }
     }
 
-    /// The fetch `job` ended; the store is told where that is after the close.
-    fn ended_late(&self, job: u64, whole: bool) {
-        if let Inner::Closed(closed) = &mut *self.lock() {
-            closed.1.ended(FetchId(job), whole);
+    /// The fetch `job` ended, which `end` takes in; after the close the store alone does. The reads
+    /// to be woken.
+    fn ended(
+        &self,
+        job: u64,
+        whole: bool,
+        end: impl FnOnce(&mut ranges::Ranges, FetchId),
+    ) -> Vec<u64> {
+        match &mut *self.lock() {
+            Inner::Open(open) => {
+                end(open, FetchId(job));
+                numbers(open.woken())
+            }
+            Inner::Closed(closed) => {
+                closed.1.ended(FetchId(job), whole);
+                Vec::new()
+            }
         }
     }
 

@@ -417,6 +417,7 @@ impl Replay {
             self.latency = Nanos((before.0 * (LATENCY_OF - 1) + took.0) / LATENCY_OF);
         }
     }
+
     /// The entry at `index` has fetched `bytes`: that is charged in place of what was allowed.
     fn charge(&mut self, index: u32, bytes: u64) {
         let row = &mut self.rows[index as usize];

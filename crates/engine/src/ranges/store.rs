@@ -70,7 +70,7 @@ impl FileOfStore {
         Self { store, file, tickets: BTreeMap::new() }
     }
 
-    pub(super) fn issued(&mut self, fetch: RangeFetch) {
+    fn issued(&mut self, fetch: RangeFetch) {
         let mut known = self.store.lock();
         let now = known.clock.now();
         let ticket = known.knowledge.issued(now, self.file, fetch.start, fetch.end);
@@ -79,14 +79,14 @@ impl FileOfStore {
     }
 
     /// The fetch `id` is made again: it is in flight on, and tells nothing.
-    pub(super) fn retried(&mut self, id: FetchId) {
+    fn retried(&mut self, id: FetchId) {
         if let Some((_, tells)) = self.tickets.get_mut(&id) {
             *tells = false;
         }
     }
 
     /// The fetch `id` ended: `whole`, or in another way that tells nothing.
-    pub(super) fn ended(&mut self, id: FetchId, whole: bool) {
+    fn ended(&mut self, id: FetchId, whole: bool) {
         let Some((ticket, tells)) = self.tickets.remove(&id) else { return };
         let mut known = self.store.lock();
         let now = known.clock.now();
@@ -98,10 +98,17 @@ impl FileOfStore {
     }
 }
 
-/// Fetches that are in flight as their cache ends: the store is as busy with them as before.
+/// The fetches of one file that are in flight at a store that is learnt of, if it is of one. They
+/// may outlive their cache: the store is as busy with them as before.
 pub struct InFlight(pub(super) Option<FileOfStore>);
 
 impl InFlight {
+    pub(super) fn issued(&mut self, fetch: RangeFetch) {
+        if let Some(store) = &mut self.0 {
+            store.issued(fetch);
+        }
+    }
+
     /// The fetch `id` ended: `whole`, or in another way.
     pub fn ended(&mut self, id: FetchId, whole: bool) {
         if let Some(store) = &mut self.0 {

@@ -24,8 +24,10 @@ mod writes;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex as Plain},
+    time::Duration,
 };
 
+use forerun_engine::Settings;
 use forerun_io::sync::{AtomicBool, Ordering, thread};
 use shuttle::{
     Config, Runner,
@@ -63,6 +65,23 @@ fn check(runs: usize, about: &[&str], model: impl Fn() -> Met + Send + Sync + 's
 }
 
 const SEED: u64 = 20_070_630;
+
+/// A cache of so many frames, and few of all else.
+fn small(frames: u64, request_pages: u32) -> Settings {
+    Settings {
+        cache_bytes: frames * PAGE,
+        page_bytes: PAGE_BYTES,
+        readahead: "off".into(),
+        request_bytes_max: request_pages * PAGE_BYTES,
+        demand_queues_max: 1,
+        readers_max: 4,
+        waiters_max: 8,
+        handles_max: 2,
+        files_max: 2,
+        wait_max: Duration::from_millis(1 << 40), // No model takes as long.
+        ..Settings::default()
+    }
+}
 
 /// Lets the scheduler switch threads.
 fn step() {

@@ -10,7 +10,6 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
 };
 
 use forerun_core::{
@@ -26,7 +25,7 @@ use forerun_io::{
     sync::{AtomicU64 as SharedU64, Mutex, Ordering, thread},
 };
 
-use crate::{EIO, Met, PAGE, PAGE_BYTES, check, join, step};
+use crate::{EIO, Met, PAGE, PAGE_BYTES, check, join, small, step};
 
 /// A pattern that is read in steps.
 #[derive(Clone)]
@@ -145,19 +144,8 @@ impl Rig {
         readahead: &str,
         change: impl Fn(Settings) -> Settings,
     ) -> Self {
-        let settings = Settings {
-            cache_bytes: frames * PAGE,
-            page_bytes: PAGE_BYTES,
-            readahead: readahead.into(),
-            request_bytes_max: store.request_pages * PAGE_BYTES,
-            demand_queues_max: 1,
-            readers_max: 4,
-            waiters_max: 8,
-            handles_max: 2,
-            files_max: 2,
-            wait_max: Duration::from_millis(1 << 40), // No model takes as long.
-            ..Settings::default()
-        };
+        let readahead = readahead.into();
+        let settings = Settings { readahead, ..small(frames, store.request_pages) };
         let ticks = Arc::default();
         let cache = Cache::recorded(change(settings), Box::new(Ticks(Arc::clone(&ticks)))).unwrap();
         let file = cache.open_store(Arc::new(store)).unwrap();

@@ -10,7 +10,7 @@
 //!   meanwhile would be torn. What it took is its own at once.
 //! - At the end of a model all that reads see is durable, and no frame is missing.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use forerun_engine::{Access, Cache, Handle, Partition, Rule, Settings, WriteError};
 use forerun_io::{
@@ -18,7 +18,7 @@ use forerun_io::{
     sync::{AtomicBool, Mutex, Ordering, thread},
 };
 
-use crate::{Met, PAGE, PAGE_BYTES, check, join, step};
+use crate::{Met, PAGE, check, join, small, step};
 
 /// A disk with a cache of its own. Clones are the same disk.
 #[derive(Clone)]
@@ -183,21 +183,7 @@ impl Rig {
     }
 
     fn with(frames: u64, bytes: u64, partitions: Vec<Partition>) -> Self {
-        let settings = Settings {
-            cache_bytes: frames * PAGE,
-            page_bytes: PAGE_BYTES,
-            readahead: "off".into(),
-            request_bytes_max: 2 * PAGE_BYTES,
-            demand_queues_max: 1,
-            readers_max: 4,
-            waiters_max: 8,
-            handles_max: 2,
-            files_max: 2,
-            wait_max: Duration::from_millis(1 << 40), // No model takes as long.
-            partitions,
-            ..Settings::default()
-        };
-        let cache = Cache::new(settings).unwrap();
+        let cache = Cache::new(Settings { partitions, ..small(frames, 2) }).unwrap();
         let disk = Disk::new(vec![9; at(bytes)]);
         let file = cache.open_store_with(Arc::new(disk.clone()), Access::ReadWrite).unwrap();
         Self { cache, disk, file: Arc::new(file) }

@@ -135,21 +135,13 @@ impl CallObserver {
         allowance: Allowance,
         sink: &mut dyn AccessSink,
     ) -> bool {
-        let (from, descriptors) = (self.moves_from, &self.descriptors);
-        let in_turn = descriptors.range(from..).chain(descriptors.range(..from));
-        let lasting = in_turn.filter(|(_, it)| matches!(it.moving, Some((_, false))));
-        let lasting: Vec<_> = lasting.map(|(&key, _)| key).collect();
-        let mut has_gone_on = false;
-        for key in lasting {
-            if allowance.is_over() {
-                self.moves_from = key;
-                break;
-            }
+        let lasting = self.descriptors.iter().filter(|it| matches!(it.1.moving, Some((_, false))));
+        let lasting = lasting.map(|(&key, _)| key).collect();
+        allowance.in_turn(lasting, &mut self.moves_from, |key| {
             let descriptor = self.descriptors.get_mut(&key).expect("none was removed");
             let process = tree.folder(key.0);
-            has_gone_on |= process.is_some_and(|it| descriptor.go_on(it, now, allowance, sink));
-        }
-        has_gone_on
+            process.is_some_and(|it| descriptor.go_on(it, now, allowance, sink))
+        })
     }
 
     /// Closes what processes have left that are followed no more; their last reads are reported.

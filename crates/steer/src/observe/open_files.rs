@@ -309,22 +309,14 @@ impl OpenFiles {
         allowance: Allowance,
         sink: &mut dyn AccessSink,
     ) -> bool {
-        let (from, open) = (self.asides_from, &self.open);
-        let in_turn = open.range(from..).chain(open.range(..from));
         let lasts = |(number, file): &(&i32, &OpenFile)| {
             file.aside.is_some() && !self.copies.is_copy(**number)
         };
-        let lasting: Vec<i32> = in_turn.filter(lasts).map(|(&number, _)| number).collect();
-        let mut has_gone_on = false;
-        for number in lasting {
-            if allowance.is_over() {
-                self.asides_from = number;
-                break;
-            }
+        let lasting = self.open.iter().filter(lasts).map(|(&number, _)| number).collect();
+        allowance.in_turn(lasting, &mut self.asides_from, |number| {
             let file = self.open.get_mut(&number).expect("none was removed");
-            has_gone_on |= file.go_on(process, number, now, sink);
-        }
-        has_gone_on
+            file.go_on(process, number, now, sink)
+        })
     }
 
     /// A thread was met in a call that moves bytes of the descriptor `number`.

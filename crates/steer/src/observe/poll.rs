@@ -50,6 +50,27 @@ impl Allowance {
         // No system call, and a thread uses no more than the time that goes by.
         monotonic() >= self.not_before && thread_time() >= self.ends
     }
+
+    /// Calls `act` with `keys`, which ascend, from `next` on and then those before, until it is
+    /// used up: `next` is what the next poll goes on with then. Whether any call returned true.
+    pub(super) fn in_turn<K: Copy + Ord>(
+        self,
+        mut keys: Vec<K>,
+        next: &mut K,
+        mut act: impl FnMut(K) -> bool,
+    ) -> bool {
+        let before = keys.partition_point(|key| *key < *next);
+        keys.rotate_left(before);
+        let mut any = false;
+        for key in keys {
+            if self.is_over() {
+                *next = key;
+                break;
+            }
+            any |= act(key);
+        }
+        any
+    }
 }
 
 /// Processor time that polls may use, and what of it is left.

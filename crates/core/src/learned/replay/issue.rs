@@ -141,6 +141,9 @@ impl Replay {
 
     /// Has those requested that were held back; where the device may seek, half a batch at a time.
     fn release(&mut self, seeks: Option<bool>) {
+        if self.held.is_empty() {
+            return;
+        }
         let mut ahead = self.batch_ahead();
         while (seeks == Some(false) || !ahead.is_half())
             && let Some(next) = self.held.pop_first()

@@ -369,16 +369,13 @@ fn issue_seeking(replay: &mut Replay) -> usize {
     out.len()
 }
 
+/// `entry` as a look-up of its path alone.
+fn look(entry: ReplayEntry) -> ReplayEntry {
+    ReplayEntry { bytes: 0, bytes_max: 0, ranges: 0, place: 0, is_judged: false, ..entry }
+}
+
 #[test]
 fn on_a_device_that_seeks_entries_without_bytes_are_bets_as_well() {
-    let look = |it: ReplayEntry| ReplayEntry {
-        bytes: 0,
-        bytes_max: 0,
-        ranges: 0,
-        place: 0,
-        is_judged: false,
-        ..it
-    };
     let prepared = || Replay::new(entries(1_000).into_iter().map(look));
     let mut replay = prepared();
     assert_eq!(issue_seeking(&mut replay), 4);
@@ -401,14 +398,6 @@ fn on_a_device_that_seeks_entries_without_bytes_are_bets_as_well() {
 #[test]
 fn a_list_is_followed_once_a_half_of_what_was_last_seen_is_listed() {
     let file = |it: ReplayEntry| ReplayEntry { place: 0, ..it };
-    let look = |it: ReplayEntry| ReplayEntry {
-        bytes: 0,
-        bytes_max: 0,
-        ranges: 0,
-        place: 0,
-        is_judged: false,
-        ..it
-    };
     #[rustfmt::skip]
     let rows = [ // seen, newest last requested of files, of look-ups; why
         ("",                          4,            4,         "nothing is seen"),
