@@ -76,9 +76,10 @@ fn a_short_demo_compares_all_policies_and_writes_a_page_with_all_charts() {
         assert!(html.contains(part), "{part}");
     }
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing but the page");
-    let Some(dom) = drawn(test, &folder, &page) else { return };
-    assert!(dom.contains("data-ready=\"1\"") && dom.contains("data-errors=\"0\""), "{page:?}");
-    assert_eq!(dom.matches("<canvas").count(), 2 + 3 + 3 + 2 + 2, "every chart is drawn");
+    let Some(chrome) = forerun_testkit::browser(test) else { return };
+    let root = browser::look(&chrome, "demo_short", &html, (1_000, false), "");
+    assert_eq!((root.get("data-ready"), root.get("data-errors")), ("1", "0"));
+    assert_eq!(root.get("data-charts"), (2 + 3 + 3 + 2 + 2).to_string(), "every chart is drawn");
 }
 
 /// What the demo says of the programs that it ran, or of their reads on an emulated store.
@@ -172,27 +173,6 @@ fn the_page_of_a_demo_is_whole_at_every_width_light_and_dark() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let html = fs::read_to_string(folder.join("forerun-report.html")).expect("the page is there");
     browser::check(&chrome, "demo", &html, "");
-}
-
-/// The page as a browser leaves it; none where there is no browser.
-fn drawn(test: &str, folder: &Path, page: &Path) -> Option<String> {
-    let profile = folder.with_extension("profile");
-    let dom = |name: &&str| {
-        Command::new(name)
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
-            .args(["--disable-background-networking", "--virtual-time-budget=20000", "--dump-dom"])
-            .arg(format!("--user-data-dir={}", profile.display()))
-            .arg(format!("file://{}#check", page.display()))
-            .stdin(Stdio::null())
-            .output()
-            .ok()
-            .filter(|output| output.status.success())
-    };
-    let found = ["chromium", "chromium-browser", "google-chrome"].iter().find_map(dom);
-    if found.is_none() {
-        forerun_testkit::skip(test, "no chromium, chromium-browser or google-chrome is installed");
-    }
-    found.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[test]

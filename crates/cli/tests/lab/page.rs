@@ -8,9 +8,6 @@
 //!       data-errors, data-overflow                     both must be 0
 //! ```
 //!
-//! The page is shown in a frame, since a headless window is never narrower than 500 pixels.
-//! Screenshots are kept where `FORERUN_SCREENSHOTS` names a folder.
-//!
 //! # Invariants
 //! - Without a browser every test here is skipped by name.
 
@@ -18,13 +15,11 @@ use forerun_core::readahead::Cause;
 use forerun_report::{
     DeviceRequest, ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap,
     ExplainedWalk, Explanation, Forecast, Machine, ReadMoment, RequestKind, Run, RunRecord, Spread,
-    Window, page, write_whole,
+    Window, page,
 };
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use crate::browser;
+use crate::browser::{self, TELL};
 
 /// How the page is looked at.
 #[derive(Clone, Copy)]
@@ -442,33 +437,10 @@ fn windows(requests: &[DeviceRequest]) -> Vec<Window> {
 }
 
 /// The page in a frame of the view's width, as the browser left it.
-///
-/// The browser's time is virtual: on a busy machine it may run out before the page's script had
-/// its turn. Then the page is looked at again; a script that does not end fails every time.
 fn look(browser: &str, test: &str, html: &str, view: View) -> Seen {
-    let mut seen = look_once(browser, test, html, view);
-    for _ in 0..4 {
-        let unfinished = seen.root("data-ready").as_deref() != Some("1");
-        if !unfinished || seen.root("data-errors").is_some_and(|errors| errors != "0") {
-            break;
-        }
-        seen = look_once(browser, test, html, view);
-    }
-    seen
-}
-
-fn look_once(browser: &str, test: &str, html: &str, view: View) -> Seen {
-    let folder = forerun_testkit::Scratch::on_disk(view.name);
-    write_whole(&folder.join("page.html"), html.as_bytes()).expect("the page can be written");
-    let outer = folder.join("frame.html");
-    write_whole(&outer, frame(view.width).as_bytes()).expect("the frame can be written");
-    let dom = chromium(browser, &folder, view, &["--dump-dom".to_owned()], &outer);
-    if let Some(shots) = std::env::var_os("FORERUN_SCREENSHOTS").map(PathBuf::from) {
-        let shot = shots.join(format!("{test}-{}.png", view.name));
-        let shot = format!("--screenshot={}", shot.display());
-        chromium(browser, &folder, view, &[shot], &outer);
-    }
-    Seen(String::from_utf8_lossy(&dom).into_owned())
+    let name = format!("{test}-{}", view.name);
+    let frame = frame(view.width);
+    Seen(browser::told(browser, &name, (view.width, view.dark), &frame, html.to_owned()))
 }
 
 /// A document that shows the page `width` pixels wide and copies what the page says of itself.
@@ -525,31 +497,13 @@ const use = async (page) => {{
 }};
 const wait = () => {{
   const page = document.querySelector('iframe').contentDocument;
-  if (page?.documentElement.dataset.ready !== '1' && ++wait.turns < 200) return setTimeout(wait,
-    50);
+  const {{ ready, errors }} = page.documentElement.dataset;
+  if (ready !== '1' && errors === '0') return setTimeout(wait, 20);
   copy(page.documentElement, 'page-root');
   for (const chart of page.querySelectorAll('figure[data-chart]')) copy(chart, 'page-chart');
-  use(page);
+  use(page).finally(() => {{ {TELL} }});
 }};
-wait.turns = 0;
 addEventListener('load', wait);
 </script>"
     )
-}
-
-fn chromium(browser: &str, folder: &Path, view: View, what: &[String], page: &Path) -> Vec<u8> {
-    let output = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-        .args(["--allow-file-access-from-files", "--virtual-time-budget=20000"])
-        .arg(format!("--user-data-dir={}", folder.join("profile").display()))
-        .arg(format!("--window-size={},4600", view.width))
-        .args(view.dark.then_some("--blink-settings=preferredColorScheme=0"))
-        .args(what)
-        .arg(format!("file://{}", page.display()))
-        .stdin(Stdio::null())
-        .output()
-        .expect("the browser was found and starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
 }
