@@ -2,9 +2,11 @@
 
 use forerun_core::cache::Settings;
 use forerun_core::device;
+use forerun_core::prng::Prng;
 use forerun_core::units::Nanos;
 use forerun_sim::driver::{RunError, Setup, rate, run};
-use forerun_sim::workload;
+use forerun_sim::trace::Op;
+use forerun_sim::workload::{self, Access, Reader, Workload};
 
 fn setup(frames: u32, readahead: &str, device: Option<&str>) -> Setup {
     let device = device.map(|spec| device::make(spec, 1).unwrap());
@@ -87,4 +89,47 @@ fn a_file_has_so_many_writes_at_the_device_at_once() {
 fn a_rate_is_in_millions_of_bytes_a_second() {
     assert!((rate(5_000_000, Nanos::from_millis(500)) - 10.0).abs() < 1e-9);
     assert!(rate(5, Nanos(0)).abs() < 1e-9);
+}
+
+/// Demand misses, and pages ahead in vain, of `lone` reads of 4 KiB at random in a file of 4 GiB,
+/// and then of so many `turns` of eight streams of 200 KiB, side by side, in one handle.
+fn after_lone_reads(lone: u64, turns: u64) -> (u64, u64) {
+    const FILE_PAGES: u64 = 1 << 20;
+    const STREAM_PAGES: u64 = 50;
+    let mut random = Prng::new(1);
+    let mut place = || random.below(FILE_PAGES - STREAM_PAGES);
+    let mut pages: Vec<u64> = (0..lone).map(|_| place()).collect();
+    for _ in 0..turns {
+        let heads: Vec<u64> = (0..8).map(|_| place()).collect();
+        pages.extend((0..STREAM_PAGES).flat_map(|page| heads.iter().map(move |head| head + page)));
+    }
+    let access = |page: u64| Access {
+        handle: 0,
+        file: 0,
+        offset: page << 12,
+        bytes: 1 << 12,
+        not_before: Nanos(0),
+        think: Nanos(0),
+        op: Op::Read,
+    };
+    let mut workload = Workload {
+        files: vec![FILE_PAGES << 12],
+        handles: vec![0],
+        readers: vec![Reader::new(pages.into_iter().map(access))],
+        ..Workload::default()
+    };
+    let stats = run(setup(4096, "streams", Some("cloud")), &mut workload).unwrap().stats;
+    (stats.misses, stats.ahead_wasted)
+}
+
+#[test]
+fn short_streams_are_found_in_a_file_that_was_long_read_at_random() {
+    for lone in [0, 10_000, 100_000] {
+        let (early, late) = (after_lone_reads(lone, 50), after_lone_reads(lone, 100));
+        let misses = late.0 - early.0;
+        assert!((1..=400 * 2).contains(&misses), "{misses} of 400 streams after {lone}");
+        // As many of the streams' pages as without lone reads, and one page in 40 of these.
+        let most = after_lone_reads(0, 100).1 + lone / 40;
+        assert!(late.1 <= most, "{} pages in vain after {lone}", late.1);
+    }
 }

@@ -96,10 +96,12 @@ pub struct Streams {
     streak: Streak,
 }
 
-/// How reads of a file turned out.
+/// How reads of a file turned out, in the last turns of the cache above all.
 #[derive(Clone, Debug, Default)]
 struct File {
     handles: u32,
+    /// Pages that had been used when the counts were halved.
+    aged: u64,
     /// Reads that no stream expected.
     touches: u64,
     /// Of these, those that were not just behind cached pages.
@@ -115,6 +117,18 @@ impl File {
     /// Places where lone reads have left cached pages with no stream behind them.
     fn lone_places(&self) -> u64 {
         self.places.saturating_sub(self.begun)
+    }
+
+    /// Halves the counts once for each `turn` of the cache until `uses`: what lone reads left has
+    /// been evicted since, and a file that stays open is read in other ways later.
+    fn age(&mut self, uses: u64, turn: u64) {
+        let turns = uses.saturating_sub(self.aged) / turn;
+        self.aged += turns * turn;
+        let halvings = turns.min(63);
+        for count in [&mut self.touches, &mut self.places, &mut self.begun] {
+            *count >>= halvings;
+        }
+        self.beside.age(halvings);
     }
 }
 

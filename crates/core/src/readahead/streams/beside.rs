@@ -36,6 +36,12 @@ impl Beside {
         self.chance += places.min(records) * ONE / records.max(1);
     }
 
+    /// Halves what was seen so many times.
+    pub(super) fn age(&mut self, halvings: u64) {
+        self.seen >>= halvings;
+        self.chance >>= halvings;
+    }
+
     /// The largest window behind cached pages, where random reads alone allow `pages / places`.
     pub(super) fn window(self, pages: u64, places: u64) -> u32 {
         let chance = self.chance + PRIOR * ONE;
