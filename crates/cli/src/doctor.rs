@@ -17,6 +17,8 @@ use forerun_steer::learn::store::Store;
 use forerun_steer::memory::{Bound, Memory};
 use forerun_steer::shim;
 use rustix::process::{Resource, geteuid, getrlimit};
+
+use crate::learned;
 use serde::Serialize;
 
 /// What `doctor` takes.
@@ -190,7 +192,7 @@ fn preload() -> Finding {
 /// The folder of what programs used in their last runs.
 fn lists() -> Finding {
     let lists = Store::of_user().and_then(|store| store.lists().map(|lists| lists.len()));
-    let is_off = env::var_os("FORERUN_LEARN").is_some_and(|word| word == "off");
+    let is_off = learned::is_off();
     let here = match &lists {
         Ok(count) if is_off => format!("{count}; FORERUN_LEARN=off"),
         Ok(count) => count.to_string(),

@@ -16,6 +16,11 @@ use forerun_steer::learn::format::LearnedFile;
 use forerun_steer::learn::store::{Store, StoredList};
 use forerun_steer::learn::{read_file, rebased};
 
+/// Whether this user's commands neither use nor keep what earlier ones have learnt.
+pub(crate) fn is_off() -> bool {
+    std::env::var_os("FORERUN_LEARN").is_some_and(|word| word == "off")
+}
+
 /// The commands.
 #[derive(clap::Args)]
 #[command(

@@ -31,13 +31,15 @@ use forerun_console::failure::{note, usage};
 use forerun_console::interrupt;
 use forerun_core::params::{Bytes, Param as _};
 use forerun_core::{eviction, readahead};
-use forerun_engine::{BuildError, Cache, Partition, Settings, Sizing};
+use forerun_engine::{BuildError, Cache, DeviceKey, DeviceStore, Partition, Settings, Sizing};
 use forerun_io::{files::Backend, passed};
 use forerun_nbd::server::{
     Control, Disk, Listener, Metrics, Mode, Server, ServerSettings, TlsSettings,
 };
 use forerun_nbd::{BlockSizes, Export};
 use forerun_report::quantity;
+
+use crate::learned;
 
 /// The flags and files.
 #[derive(clap::Args)]
@@ -344,10 +346,25 @@ fn cache(args: &Args) -> Result<Cache> {
         Interface::Uring => Backend::Uring,
         Interface::Threads => Backend::Threads,
     };
-    Cache::new(settings).map_err(|error| match error {
+    let mut builder = Cache::builder().settings(settings);
+    if let Some((devices, key)) = remembered(&args.files) {
+        builder = builder.remember(devices, key);
+    }
+    builder.build().map_err(|error| match error {
         BuildError::Settings(error) => usage(error),
         error => error.into(),
     })
+}
+
+/// Where what is learnt of the one device on which all of `files` lie is kept.
+fn remembered(files: &[PathBuf]) -> Option<(DeviceStore, DeviceKey)> {
+    if learned::is_off() {
+        return None;
+    }
+    let mut keys = files.iter().map(|path| DeviceKey::of_file(path));
+    let key = keys.next()?.ok()?;
+    let alone = keys.all(|other| other.is_ok_and(|other| other == key));
+    alone.then(DeviceStore::of_user)?.ok().map(|devices| (devices, key))
 }
 
 /// The line that says that clients may come.

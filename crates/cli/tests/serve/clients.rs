@@ -2,7 +2,9 @@
 
 use std::{fs, fs::File, os::unix::fs::FileExt as _, process::Command};
 
+use forerun_io::devices::{DeviceKey, DeviceStore};
 use forerun_testkit::{installed, skip};
+use rustix::process::Signal;
 
 use crate::rig::{Server, bytes, said, text};
 
@@ -119,6 +121,27 @@ fn qemu_converts_compares_and_reads() {
     ]);
     assert!(!out.contains("Pattern verification failed"), "{out}");
     assert!(out.contains("1 MiB (0x100000) bytes     allocated at offset 0"), "{out}");
+}
+
+#[test]
+fn what_a_server_has_learnt_of_its_device_is_kept() {
+    let name = "what_a_server_has_learnt_of_its_device_is_kept";
+    if !installed(name, "qemu-io") {
+        return;
+    }
+    let mut server = Server::of(&[("disk", &bytes(16 << 20))], "");
+    let uri = server.uri("disk");
+    let read = |nth: u32| format!("read {}k 4k", nth * 1_013 % 4_000 * 4);
+    let reads: Vec<String> = (1..=64).map(read).collect();
+    let mut arguments = vec!["-r", "-f", "raw"];
+    arguments.extend(reads.iter().flat_map(|read| ["-c", read]));
+    arguments.push(&uri);
+    said("qemu-io", &arguments);
+    let key = DeviceKey::of_file(&server.scratch.join("disk")).unwrap();
+    let devices = DeviceStore::at(&server.scratch.join("state/forerun")).unwrap();
+    assert_eq!(devices.load(&key).unwrap(), None, "it is kept at the end");
+    assert!(server.ended_by(Signal::TERM).success());
+    assert!(devices.load(&key).unwrap().is_some());
 }
 
 #[test]

@@ -29,6 +29,7 @@ impl Server {
     /// Serves the files at `paths`.
     pub(crate) fn start(scratch: Scratch, paths: Vec<PathBuf>, arguments: &str) -> Self {
         let mut command = forerun("serve --socket");
+        command.env("XDG_STATE_HOME", scratch.join("state")).env_remove("FORERUN_LEARN");
         command.arg(scratch.join("socket")).args(arguments.split_whitespace()).args(paths);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -66,6 +67,11 @@ impl Server {
     }
 
     pub(crate) fn end_by(mut self, signal: Signal) -> ExitStatus {
+        self.ended_by(signal)
+    }
+
+    /// The same; what the server leaves in its folders is there.
+    pub(crate) fn ended_by(&mut self, signal: Signal) -> ExitStatus {
         let pid = i32::try_from(self.child.id()).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
         self.child.wait().unwrap()
