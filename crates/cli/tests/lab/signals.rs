@@ -6,7 +6,7 @@
 //! - Without a compiler for C nothing is tested, and that is said.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// Never done, and interrupted meanwhile.
 const FSYNC: &str = "
@@ -20,6 +20,27 @@ int fsync(int file)
         pause();
 }
 ";
+
+/// The status of `child` after SIGINT. It takes no more than a second of processor time until
+/// then: on a busy machine it may wait for the processor as long as it likes.
+pub(crate) fn interrupted(child: &mut Child) -> ExitStatus {
+    let place = format!("/proc/{}/stat", child.id());
+    // The state, and the processor time in ticks of a hundredth of a second.
+    let now = || {
+        let text = fs::read_to_string(&place).expect("it is not waited for yet");
+        let words = text.rsplit(')').next().expect("a name in brackets").split_whitespace();
+        let words: Vec<&str> = words.collect();
+        let ticks = |at: usize| words[at].parse::<u64>().expect("a number of ticks");
+        (words[0] == "Z", ticks(11) + ticks(12))
+    };
+    let (_, before) = now();
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill is there").success());
+    forerun_testkit::until(|| now().0);
+    let took = now().1 - before;
+    assert!(took <= 100, "{took} hundredths of a second");
+    child.wait().expect("it is a child")
+}
 
 #[test]
 fn a_signal_in_a_slow_fsync_ends_it_and_leaves_no_part() {
