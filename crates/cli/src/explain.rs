@@ -18,8 +18,8 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
-use forerun_console::failure::note;
+use anyhow::Result;
+use forerun_console::failure::{is_closed, note};
 use forerun_console::form::{Form, Kind};
 use forerun_console::profile::flag;
 use forerun_console::profile::place::Place;
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         if Kind::of(path).is_none() {
             output::require_page_name(path)?;
         }
-        output::require_place(path)?;
+        output::require_lasting(path)?;
     }
     if let Some(path) = &args.profile {
         flag::require(path)?;
@@ -100,7 +100,9 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         [explain::predict(&summary, profile), explain::predict_learned(&summary, profile)];
     let explanation = args.explanation(&summary, &prediction, &learned);
     // The exit status is the program's, whatever becomes of the report.
-    if let Err(error) = args.report(&explanation) {
+    if let Err(error) = args.report(&explanation)
+        && !is_closed(&error)
+    {
         note(&format!("{error:#}"));
     }
     Ok(summary.status)
@@ -158,8 +160,7 @@ impl Args {
     fn report(&self, explanation: &Explanation) -> Result<()> {
         let written = self.write(explanation);
         if !self.form.is_text() {
-            let printed = self.form.print(explanation, ROWS, String::new);
-            printed.context("cannot write the explanation")?;
+            self.form.print(explanation, ROWS, String::new)?;
             return written;
         }
         for line in text::lines(explanation) {

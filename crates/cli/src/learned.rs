@@ -42,7 +42,8 @@ enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Print the entries of a list, in the order in which the program uses them
+    /// Print the entries of a list, in the order in which the program uses them; with --json the
+    /// list as `export` writes it, a line of JSON an entry
     #[command(after_help = "Example:\n  forerun learned show git-1f0c9a44e2b7d053")]
     Show {
         /// The name of a list
@@ -160,7 +161,7 @@ fn list(store: &Store, output: &Output) -> Result<()> {
         }
     };
     let all = object! { lists: lists.iter().map(row).collect::<Vec<_>>() };
-    output.print(&all, &["/lists"], || {
+    output.print(&all, &["lists"], || {
         if lists.is_empty() {
             return "nothing is learned yet: `forerun run -- PROGRAM` learns\n".to_owned();
         }

@@ -99,7 +99,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let printed = match &saved {
         _ if !args.form.is_text() => args.form.print(&object, ROWS, String::new),
         Some(_) if args.table => output::print(&tables()),
-        Some(path) => output::print(&brief(&place, &estimate, path, args.is_usual())),
+        Some(path) => {
+            let saved = written.is_ok().then(|| saved_line(path, args.is_usual()));
+            output::print(&(brief(&place, &estimate) + &saved.unwrap_or_default()))
+        }
         None => output::print(&(commented(&tables()) + "\n" + &alone.text()?)),
     };
     written.and(results.write(&object, ROWS, tables)).and(printed)
@@ -141,9 +144,9 @@ fn commented(text: &str) -> String {
     text.lines().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect()
 }
 
-/// The facts in five lines: what was measured, its value, its use. Labels are the keys of `--json`,
+/// The facts in four lines: what was measured, its value, its use. Labels are the keys of `--json`,
 /// without their units.
-fn brief(place: &Place, estimate: &Estimate, saved: &Path, is_usual: bool) -> String {
+fn brief(place: &Place, estimate: &Estimate) -> String {
     let Estimate { profile: facts, known } = *estimate;
     let basis = |is_known: bool| if is_known { "" } else { " (assumed)" };
     let serves = match facts.kind {
@@ -151,14 +154,11 @@ fn brief(place: &Place, estimate: &Estimate, saved: &Path, is_usual: bool) -> St
         DeviceKind::Parallel => "serves many requests at the same time",
     };
     let requests = if facts.depth == 1 { "request" } else { "requests" };
-    let path = saved.display();
-    let option = if is_usual { String::new() } else { format!("--profile {path} ") };
     format!(
         "device  {}\n\
          kind    {}{}: {serves}; decides how readahead is sized\n\
          access  {}{} for a lone request without its transfer; readahead has to be that far ahead\n\
-         MB/s    {}{} at most, with {} {requests} of {} in flight; bounds what can be gained\n\
-         saved   {path}; `forerun explain {option}-- PROGRAM` predicts by it\n",
+         MB/s    {}{} at most, with {} {requests} of {} in flight; bounds what can be gained\n",
         place.key(),
         kind(facts.kind),
         basis(known.kind),
@@ -169,6 +169,13 @@ fn brief(place: &Place, estimate: &Estimate, saved: &Path, is_usual: bool) -> St
         facts.depth,
         quantity::bytes(facts.request_bytes.into()),
     )
+}
+
+/// Where the profile is kept, in words.
+fn saved_line(path: &Path, is_usual: bool) -> String {
+    let path = path.display();
+    let option = if is_usual { String::new() } else { format!("--profile {path} ") };
+    format!("saved   {path}; `forerun explain {option}-- PROGRAM` predicts by it\n")
 }
 
 /// Reads in each of `classes` in turn, an equal time each.

@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     // This process leaves its folder to the program.
     let stats_json = args.stats_json.as_deref().map(output::absolute);
     if let Some(path) = &args.stats_json {
-        output::require_place(path)?;
+        output::require_lasting(path)?;
     }
     let is_reported = args.stats || args.stats_json.is_some();
     let Ended { status, stats, is_observed, bug } =

@@ -161,6 +161,9 @@ fn lists(args: &Args, room: &Room) -> Result<()> {
         )
     })?;
     match (failed, beyond) {
+        (0, 0) if gone > 0 && gone + absent == entries => {
+            bail!("nothing of the list is there: of {entries} entries {gone} are gone")
+        }
         (0, 0) => Ok(()),
         (0, _) => bail!("{beyond} entries are beyond the budget: give a larger --budget"),
         _ => bail!("{failed} entries could not be fetched"),

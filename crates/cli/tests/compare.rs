@@ -397,6 +397,18 @@ fn processes(word: &str) -> Vec<u32> {
 }
 
 #[test]
+fn an_input_is_as_cold_as_what_the_program_opens() {
+    let place = Place::new("input");
+    place.file("large", 8 * MIB);
+    let record = place.json(&["-n", "2", "--input", "large", "--", "cat"]);
+    let (first, cold) = (&record["first"]["file_bytes"], &record["cold"]["bytes"]);
+    assert!(first.as_u64() >= Some(8 << 20) && cold.as_u64() >= Some(8 << 20), "{record}");
+    // It is there once, where the program opens it as well.
+    let twice = place.json(&["-n", "2", "--input", "large", "--", "cat", "-", "large"]);
+    assert_eq!(twice["first"]["files"], record["first"]["files"], "{twice}");
+}
+
+#[test]
 fn an_interrupt_leaves_nothing_behind() {
     let place = Place::new("interrupt");
     // The runs are: the first, the one that is learned, which is not over before it is observed,

@@ -188,7 +188,9 @@ fn lists_are_moved_joined_and_forgotten() {
     let rows = fs::read_to_string(file("rows.csv")).unwrap();
     assert!(rows.starts_with("path,use,first_seconds,bytes,next_time\n"), "{rows}");
     assert_eq!(rows.lines().count(), shown.lines().count());
-    run(&["learned", "list", "--csv", "-o", &file("lists.json")]);
+    let rows = run(&["learned", "list", "--csv", "-o", &file("lists.json")]);
+    assert!(rows.starts_with("name,bytes,saved,runs,entries,executable\nall,"), "{rows}");
+    assert_eq!(run(&["learned", "--ndjson"]).lines().count(), rows.lines().count() - 1);
     let lists: Value = serde_json::from_slice(&fs::read(file("lists.json")).unwrap()).unwrap();
     assert!(lists["lists"].as_array().unwrap().iter().any(|list| list["name"] == "all"), "{lists}");
     let refused_name = home.forerun(&["learned", "show", "all", "-o", &file("rows")]).output();
@@ -236,6 +238,10 @@ fn a_new_machine_is_warmed_by_what_matters() {
     });
     let counts = reports.each_ref().map(|report| (&report["fetched"], &report["cached"]));
     assert_eq!(counts, [(&json!(2), &json!(0)), (&json!(0), &json!(2))], "{reports:?}");
+    let nowhere = format!("/nowhere={}", home.0.join("files").display());
+    let words = ["warm", "--learned-file", &list, "--root", &nowhere];
+    let told = refused(&home.forerun(&words).output().unwrap(), 1);
+    assert!(told.contains("nothing of the list is there"), "{told}");
     let words = ["warm", "--learned", "app", "--json"];
     let report = succeeded(&home.forerun(&words).output().unwrap());
     let report: Value = serde_json::from_str(&report).unwrap();

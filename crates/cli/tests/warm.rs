@@ -1,6 +1,7 @@
 //! `forerun warm`, end to end: its report, its refusals, its end.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -110,6 +111,33 @@ fn twenty_of_many_that_are_not_in_memory_are_named_as_text_and_all_as_data() {
     assert!(err.contains("33 paths are not in memory"), "{err}");
     let Ended { out, .. } = ended(&mut warm(&[&words[..], &["--csv"]].concat()));
     assert_eq!(out.lines().filter(|line| line.contains("none-")).count(), 33, "{out}");
+}
+
+/// As of a file server: 8,000 locks are half a megabyte of the kernel's list.
+#[test]
+fn many_locks_of_others_keep_no_file_from_being_fetched() {
+    let test = "many_locks_of_others_keep_no_file_from_being_fetched";
+    if !forerun_testkit::installed(test, "python3") {
+        return;
+    }
+    let folder = Folder::new("locks");
+    let (locked, file) = (folder.file("locked", 1), folder.file("file", 100_000));
+    let locks = "
+import fcntl, sys
+file = open(sys.argv[1], 'r+b')
+for at in range(0, 16000, 2): fcntl.lockf(file, fcntl.LOCK_EX, 1, at)
+print('locked', flush=True)
+sys.stdin.read()
+";
+    let mut command = Command::new("python3");
+    command.args(["-c", locks, &locked]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = command.spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().expect("a pipe")).read_line(&mut line).expect("text");
+    let ended = ended(&mut warm(&["--json", &file]));
+    assert_eq!((ended.status, ended.err.as_str()), (Some(0), ""), "{}", ended.out);
+    drop(holder.stdin.take());
+    assert!(holder.wait().expect("it was started").success());
 }
 
 #[test]

@@ -60,14 +60,20 @@ pub fn all_done(mut failed: Vec<(String, anyhow::Error)>, count: usize) -> anyho
 /// Prints the error, and returns the exit status.
 #[must_use]
 pub fn tell(error: &anyhow::Error) -> u8 {
-    let closed = |cause: &(dyn std::error::Error + 'static)| {
-        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
-    };
-    if error.chain().any(closed) {
+    if is_closed(error) {
         return 0;
     }
     note(&message(error));
     if is_usage(error) { USAGE } else { FAILED }
+}
+
+/// Whether the reader of what was printed has gone, which is no failure.
+#[must_use]
+pub fn is_closed(error: &anyhow::Error) -> bool {
+    let closed = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    };
+    error.chain().any(closed)
 }
 
 /// Whether the error is of the command line.

@@ -91,6 +91,16 @@ pub fn require_place(path: &Path) -> Result<()> {
     writable.with_context(|| format!("cannot write {name}; name another place"))
 }
 
+/// Refuses a descriptor of this process that a program has for its own while it runs.
+pub fn require_lasting(path: &Path) -> Result<()> {
+    let own = ["/dev/stdin", "/dev/stdout", "/dev/fd", "/proc/self/fd", "/proc/thread-self/fd"];
+    if own.iter().any(|own| path.starts_with(own)) {
+        let name = path.display();
+        return Err(usage(format!("{name} is the program's while it runs: name a file")));
+    }
+    require_place(path)
+}
+
 /// Refuses a name that says something else than a page, such as `report.pdf`.
 pub fn require_page_name(path: &Path) -> Result<()> {
     let end = path.extension().and_then(OsStr::to_str);

@@ -93,6 +93,11 @@ impl Aside {
         self.pid
     }
 
+    /// It goes on, if it was stopped.
+    pub(crate) fn go_on(&self) {
+        let _ = kill_process(self.pid, Signal::CONT);
+    }
+
     /// Whether it has ended. Where it has a number in a namespace of the program's, that does not
     /// end before it is waited for.
     pub(crate) fn has_ended(&mut self) -> bool {

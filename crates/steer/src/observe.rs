@@ -102,6 +102,7 @@ impl Observers {
         sink: &mut dyn AccessSink,
     ) -> bool {
         self.polls += 1;
+        sink.polled(now);
         let has_run = self.tree.has_run();
         self.is_stale |= has_run || some_ended;
         if some_ended && self.calls.is_none() {

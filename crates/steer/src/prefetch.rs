@@ -423,8 +423,8 @@ impl AccessSink for Prefetcher {
     }
 }
 
-/// The part of budget and memory that walks may have.
-const WALKS_ONE_IN: u64 = 2;
+/// The part of budget and memory that walks, or a learned list, may have.
+pub(crate) const WALKS_ONE_IN: u64 = 2;
 
 /// Of the requests in flight, so many that have not arrived are looked at.
 const ABSENT_MAX: usize = 8;

@@ -51,7 +51,7 @@ pub use inherited::{STACK_BYTES_MIN, small_stack};
 pub use program::StartError;
 use program::{Program, Start};
 pub use signals::end_late;
-use signals::{BATCH, Signals};
+use signals::{BATCH, Forwarded, Signals};
 pub(crate) use usage::Usage;
 
 /// Polls the observers of a program, and acts on what they report.
@@ -159,8 +159,10 @@ pub(crate) fn watch<P: Poller, S: Wire>(
         wait(&program, &signals, gathering.pause, left);
         // Some at a time: in a storm there are always more.
         let taken = signals.take();
-        for signal in &taken {
-            signal.send(pid);
+        Forwarded::send_all(&taken, pid);
+        if taken.iter().any(|signal| signal.continues()) {
+            // A stop of the whole group has met the observing process too.
+            observing.iter().for_each(Aside::go_on);
         }
         gathering.spend(taken.len());
         if let Some(status) = program.ended()? {
@@ -181,6 +183,7 @@ pub(crate) fn watch<P: Poller, S: Wire>(
     let (ran, used) = (clock.now(), Usage::of_children().since(before));
     let left = || LEFT_AFTER.since(clock.now().since(ran));
     let report = observing.and_then(|mut observing| {
+        observing.go_on();
         let within = if run.is_reported { REPORT_WITHIN } else { SAVED_WITHIN };
         let is_asked = run.is_reported || run.is_saved;
         let answer = (is_asked && observing.send(&[observing::END]).is_ok())

@@ -52,7 +52,11 @@ pub(super) fn run(args: &Args) -> Result<Option<FirstRun>, Failure> {
     let bar = output::waiting(&format!("first run of {name}: which files does it read?"));
     let first = find(args);
     bar.finish_and_clear();
-    let Some(first) = first? else { return Ok(None) };
+    let Some(mut first) = first? else { return Ok(None) };
+    // It was open before the program, which opens it nowhere.
+    let input = args.input.as_deref().map(output::absolute);
+    let input = input.as_deref().and_then(ReadFile::at);
+    first.files.extend(input.filter(|it| first.files.iter().all(|file| file.inode != it.inode)));
     first.tell(args);
     Ok(Some(first))
 }

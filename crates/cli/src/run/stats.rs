@@ -80,9 +80,10 @@ fn waited_max(stats: &Stats) -> Option<Nanos> {
 /// What was fetched ahead, and what became of it; nothing where nothing was.
 fn ahead(stats: &Stats) -> Option<String> {
     let fetched = bytes_ahead(stats);
-    let late = match stats.pages_late * PAGE_BYTES {
+    // A policy's window is requested piece by piece: what was not requested yet counts as late too.
+    let late = match (stats.pages_late * PAGE_BYTES).min(fetched) {
         0 => String::new(),
-        late => format!(", {} in flight when they were read", bytes_of(late, fetched)),
+        late => format!(", at most {} in flight when they were read", bytes_of(late, fetched)),
     };
     (fetched > 0).then(|| {
         let wasted = bytes_of(bytes_wasted(stats), fetched);
@@ -115,7 +116,7 @@ fn learned(stats: &LearnedStats) -> Vec<String> {
             bytes_of(stats.unused_bytes, stats.bytes)
         ));
     }
-    if !stats.name.is_empty() {
+    if !stats.name.is_empty() && stats.seen > 0 && stats.trouble.is_empty() {
         let paths = counted(stats.seen, "path", "paths");
         let (name, show) = (&stats.name, "forerun learned show");
         lines.push(format!("learned: {paths} for its next start (`{show} {name}`)"));
@@ -149,8 +150,8 @@ pub(crate) fn not_observed(processes_skipped: u64, records_lost: u64) -> Vec<Str
 
 /// What file systems did not answer, as a line of text.
 pub(crate) fn given_up(calls: u64) -> Option<String> {
-    let told = counted(calls, "call was", "calls were");
-    (calls > 0).then(|| format!("{told} given up: a file system did not answer"))
+    let told = counted(calls, "call of forerun", "calls of forerun");
+    (calls > 0).then(|| format!("{told} on files had not returned at the program's end"))
 }
 
 /// The statistics as JSON, in this order.

@@ -409,4 +409,9 @@ fn an_interrupt_ends_the_program_and_it_is_explained_all_the_same() {
     assert_eq!((output.status.code(), &explained(&output)["status"]), (Some(9), &9.into()));
     let program = Command::new(env!("CARGO_BIN_EXE_forerun")).arg("explain").output().unwrap();
     assert_eq!(program.status.code(), Some(2));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = explain("--json").arg("true").stdout(writer).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), errors.as_ref()), (Some(0), ""), "a closed pipe ends it");
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 
-use forerun_testkit::{Scratch, installed};
+use forerun_testkit::{Scratch, installed, within};
 
 use crate::rig::{Reader, folder, run, stats};
 
@@ -129,6 +129,35 @@ fn signals_reach_the_program_and_do_not_end_the_run() {
     assert_eq!(lines.next().unwrap(), "RTMIN+3");
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().code(), Some(9));
+}
+
+#[test]
+fn what_a_program_sends_its_parent_does_not_come_back() {
+    let script = "kill -TERM $PPID; kill -USR1 $PPID; echo alive";
+    let output = run("").args(["sh", "-c", script]).output().unwrap();
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"alive\n"[..]));
+}
+
+#[test]
+fn a_program_that_asks_to_be_traced_by_its_parent_goes_on() {
+    let test = "a_program_that_asks_to_be_traced_by_its_parent_goes_on";
+    if !installed(test, "python3") {
+        return;
+    }
+    // As a program does that wants no debugger. Each signal stops it then, alone for good.
+    let program = "
+import ctypes, os, signal, sys
+signal.signal(signal.SIGUSR1, lambda *_: print('taken', flush=True))
+assert ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0
+os.kill(os.getpid(), signal.SIGUSR1)
+os.waitpid(os.fork() or os._exit(0), 0)
+print('goes on')
+sys.exit(3)
+";
+    for flags in ["", "--stats"] {
+        let output = within(move || run(flags).args(["python3", "-c", program]).output().unwrap());
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"taken\ngoes on\n"[..]));
+    }
 }
 
 #[test]

@@ -14,7 +14,20 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::rig::folder;
+use crate::rig::{explain, folder, run};
+
+#[test]
+fn statistics_are_not_lost_in_a_descriptor_that_is_the_programs() {
+    for path in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        for command in [run(&format!("--stats-json {path}")), explain(&format!("-o {path}"))] {
+            let mut command = command;
+            let output = command.args(["sh", "-c", "echo ran"]).output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{errors}");
+            assert!(errors.contains("name a file") && errors.lines().count() == 1, "{errors}");
+        }
+    }
+}
 
 #[test]
 fn statistics_are_lost_where_their_pipe_has_no_reader_and_none_is_waited_for() {

@@ -1,10 +1,11 @@
 //! A run that is stopped with its program goes on with it, whatever becomes of what wakes it.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use forerun_testkit::{until, within};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::rig::{explain, observing, run};
 
@@ -48,6 +49,23 @@ fn a_run_whose_observing_process_is_gone_stops_with_its_program_as_ever() {
             signal(program, Signal::CONT);
             assert_eq!(forerun.wait().expect("it was started").code(), Some(3));
         }
+    });
+}
+
+#[test]
+fn the_observing_process_goes_on_with_forerun_after_a_stop_of_the_whole_group() {
+    within(|| {
+        let mut command = run("--stats");
+        command.args(["sh", "-c", "read line; exit 3"]).process_group(0);
+        let command = command.stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut forerun = command.spawn().expect("it starts");
+        let observing = observing(forerun.id());
+        kill_process_group(Pid::from_child(&forerun), Signal::STOP).expect("it is there");
+        until(|| [forerun.id(), observing].iter().all(|&pid| state(pid) == Some('T')));
+        signal(forerun.id(), Signal::CONT);
+        until(|| state(observing) != Some('T'));
+        drop(forerun.stdin.take());
+        assert_eq!(forerun.wait().expect("it was started").code(), Some(3));
     });
 }
 

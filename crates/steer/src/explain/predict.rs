@@ -124,11 +124,18 @@ pub fn predict(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> Predic
 }
 
 /// What `forerun run` would gain at the next start, with what it has learned of a run such as that
-/// of `summary`: no wait is unpredictable then.
+/// of `summary`: no wait is unpredictable then, but for those of large files.
 #[must_use]
 pub fn predict_learned(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> Prediction {
     let times = times(summary, profile);
-    decide(&RunTimes { known: times.waited, ..times })
+    // Of a file that is larger than what a list may be ahead, a list fetches nothing.
+    let beyond = summary.files.iter().map(|file| file.bytes).filter(|&it| it > LIST_BYTES_MAX);
+    let beyond: u64 = beyond.sum();
+    let within = summary.device_bytes.saturating_sub(beyond);
+    let all = u128::from(times.waited.0) * u128::from(within);
+    let known = all / u128::from(summary.device_bytes.max(1));
+    let known = Nanos(u64::try_from(known).unwrap_or(u64::MAX));
+    decide(&RunTimes { known: known.max(times.known), is_learned: true, ..times })
 }
 
 fn times(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> RunTimes {
@@ -144,6 +151,7 @@ fn times(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> RunTimes {
     let entries = trees.map_or(Nanos(0), |trees| trees.waited);
     let is_known = profile.is_some_and(|facts| facts.small.is_some());
     RunTimes {
+        is_learned: false,
         ran: summary.ran,
         waited: summary.waited,
         before: summary.read_from,
@@ -152,6 +160,7 @@ fn times(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> RunTimes {
         entries,
         lookups: if is_known { Nanos(0) } else { entries },
         reads: reads_at_most(summary).since(entries),
+        faults: summary.causes.of(Cause::Fault),
         device_bytes: summary.device_bytes,
         bytes_read: summary.bytes_read,
         limit: limit.filter(|limit| limit.bytes_per_second > 0),
@@ -168,6 +177,8 @@ fn reads_at_most(summary: &ProgramSummary) -> Nanos {
 /// The times and bytes of a run, as far as they decide.
 #[derive(Clone, Copy, Debug, Default)]
 struct RunTimes {
+    /// A list says what it reads, whether that was observed or not.
+    is_learned: bool,
     ran: Nanos,
     waited: Nanos,
     /// Of that, before predictable reads.
@@ -178,8 +189,9 @@ struct RunTimes {
     /// The time of waits for entries, and what the device needs for them as far as that is known.
     entries: Nanos,
     lookups: Nanos,
-    /// The time of waits in read calls that are none for entries, or may be.
+    /// The time of waits in read calls that are none for entries, or may be, and in page faults.
     reads: Nanos,
+    faults: Nanos,
     device_bytes: u64,
     bytes_read: u64,
     limit: Option<DeviceLimit>,
@@ -202,7 +214,10 @@ fn decide(times: &RunTimes) -> Prediction {
     assert!(run <= ran && fastest <= ran, "a prediction is no slower than the run");
     let unseen = times.device_bytes.saturating_sub(times.bytes_read);
     let is_unseen = unseen > times.device_bytes / UNSEEN_ONE_IN && times.reads >= worth;
-    let why = if is_unseen && times.known < worth {
+    // Of next to nothing that was observed no wait is known to be of what.
+    let is_blind = times.bytes_read < times.device_bytes / BLIND_ONE_IN && entries < worth;
+    let is_blind = is_blind && !times.is_learned && times.reads + times.faults >= worth;
+    let why = if is_blind || (is_unseen && times.known < worth) {
         Why::NotSeen
     } else if times.bytes_read == 0 && entries == Nanos(0) {
         Why::ReadsNothing
@@ -253,10 +268,18 @@ const WORTH_MIN: Nanos = Nanos::from_millis(10);
 const IN_MEMORY_ONE_IN: u64 = 100;
 /// More of what came from devices has to be observed for a verdict on waits for reads.
 const UNSEEN_ONE_IN: u64 = 10;
+/// What `run` may have ahead of a list, unless it is told otherwise.
+const LIST_BYTES_MAX: u64 = 128 << 20;
+/// With less of it observed than one byte in so many, there is no verdict at all. The kernel's own
+/// readahead fetches up to 32 times what is read at random of a mapping.
+const BLIND_ONE_IN: u64 = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::explain::summary::FileSummary;
+    use crate::prefetch::WALKS_ONE_IN;
+    use crate::run::Settings;
 
     #[test]
     fn the_gain_is_what_was_waited_for_as_far_as_the_device_goes() {
@@ -373,6 +396,53 @@ mod tests {
         assert_eq!(predict(&summary, profile).why, Why::Unpredictable);
         let learned = predict_learned(&summary, profile);
         assert_eq!((learned.why, learned.run), (Why::Waits, millis(1_023)));
+    }
+
+    #[test]
+    fn a_list_spares_no_waits_for_files_that_it_does_not_fetch() {
+        let millis = Nanos::from_millis;
+        let file = |bytes| FileSummary { bytes, ..FileSummary::default() };
+        let summary = |bytes| ProgramSummary {
+            ran: millis(2_000),
+            waited: millis(1_000),
+            read_until: millis(2_000),
+            device_bytes: 600 << 20,
+            bytes_read: 600 << 20,
+            rate: Some(10 << 30),
+            files: vec![file(bytes)],
+            ..ProgramSummary::default()
+        };
+        let learned = |bytes| predict_learned(&summary(bytes), None);
+        assert_eq!(learned(LIST_BYTES_MAX).why, Why::Waits);
+        assert_eq!(learned(600 << 20).why, Why::Unpredictable);
+        let half = learned(300 << 20);
+        assert_eq!((half.why, half.run), (Why::Waits, millis(1_523)));
+        let budget = Settings::default().budget_bytes / WALKS_ONE_IN;
+        assert_eq!(LIST_BYTES_MAX, budget, "what a list may have ahead");
+    }
+
+    #[test]
+    fn of_what_was_hardly_observed_there_is_no_verdict() {
+        let millis = Nanos::from_millis;
+        let seen = RunTimes {
+            ran: millis(1_000),
+            waited: millis(500),
+            device_bytes: 512 << 20,
+            bytes_read: 512 << 20,
+            ..RunTimes::default()
+        };
+        let blind = RunTimes { bytes_read: 2 << 20, faults: millis(500), ..seen };
+        #[rustfmt::skip]
+        let rows = [ // why                              times                                       verdict
+            ("all was seen",                             seen,                                       Why::Unpredictable),
+            ("next to nothing was",                      blind,                                      Why::NotSeen),
+            ("nor are the waits those of what was",      RunTimes { known: millis(400), ..blind },   Why::NotSeen),
+            ("a list need not see it",                   RunTimes { known: millis(400), is_learned: true, ..blind }, Why::Unknown),
+            ("it waited for entries",                    RunTimes { entries: millis(400), ..blind }, Why::Unpredictable),
+        ];
+        for (why, times, verdict) in rows {
+            assert_eq!(decide(&times).why, verdict, "{why}");
+        }
     }
 
     #[test]

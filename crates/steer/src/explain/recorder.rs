@@ -50,8 +50,8 @@ struct Table {
     process: i32,
     /// How long processes waited since they were last observed to read.
     waits: BTreeMap<i32, Nanos>,
-    /// When the poll before this one was, and when this one is, of those that reported something.
-    polled: (Nanos, Nanos),
+    /// When the poll before this one was, and when this one is.
+    polls: (Nanos, Nanos),
     /// When the last access was observed.
     accessed: Nanos,
     /// When the first read began of a file that was not all in memory.
@@ -211,15 +211,15 @@ impl Table {
         Some(at)
     }
 
-    /// The poll at `now` has reported something.
-    fn reported(&mut self, now: Nanos) {
-        if now > self.polled.1 {
-            self.polled = (self.polled.1, now);
+    /// The poll at `now` begins, or has reported something.
+    fn polled(&mut self, now: Nanos) {
+        if now > self.polls.1 {
+            self.polls = (self.polls.1, now);
         }
     }
 
     fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>) {
-        self.reported(now);
+        self.polled(now);
         self.accessed = self.accessed.max(now);
         let Some(Some(cursor)) = self.cursors.get_mut(cursor.0 as usize) else { return };
         assert!(!range.is_empty(), "an access has bytes");
@@ -230,7 +230,7 @@ impl Table {
             self.began.get_or_insert(now.since(waited));
         }
         self.bytes_read += range.end - range.start;
-        let from = self.polled.0.min(now.since(waited));
+        let from = self.polls.0.min(now.since(waited));
         cursor.sample = record.read(now, from, range, waited, cursor.sample);
         if record.samples.len() == SAMPLES_MAX && !record.is_full {
             record.join_samples(now);
@@ -241,6 +241,10 @@ impl Table {
 }
 
 impl AccessSink for AccessRecorder {
+    fn polled(&mut self, now: Nanos) {
+        self.records.lock().polled(now);
+    }
+
     fn process(&mut self, pid: i32, _processor: Option<Nanos>) {
         self.records.lock().process = pid;
     }
@@ -253,7 +257,7 @@ impl AccessSink for AccessRecorder {
         let first =
             before.or_else(|| if is_known { None } else { residency::of(&file, stat, false) });
         let mut table = self.records.lock();
-        table.reported(now);
+        table.polled(now);
         let at =
             table.record(inode, bytes, || FileRecord::new(&file, stat.st_dev, bytes, first))?;
         let cursor = table.add(at)?;
@@ -281,7 +285,7 @@ impl AccessSink for AccessRecorder {
     }
 
     fn seek(&mut self, now: Nanos, _cursor: CursorId, _position: u64) {
-        self.records.lock().reported(now);
+        self.records.lock().polled(now);
     }
 
     fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>, _follows: bool) {
@@ -290,7 +294,7 @@ impl AccessSink for AccessRecorder {
 
     fn close(&mut self, now: Nanos, cursor: CursorId) {
         let mut table = self.records.lock();
-        table.reported(now);
+        table.polled(now);
         let gone = table.cursors.get_mut(cursor.0 as usize).and_then(Option::take);
         let Some(OpenCursor { file, .. }) = gone else { return };
         let record = &mut table.files[file];
@@ -303,7 +307,7 @@ impl AccessSink for AccessRecorder {
     }
 
     fn entry(&mut self, now: Nanos, access: &EntryAccess<'_>) {
-        self.records.lock().reported(now);
+        self.records.lock().polled(now);
         self.entries.add(now, access);
     }
 }

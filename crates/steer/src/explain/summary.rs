@@ -102,7 +102,7 @@ pub enum WaitBasis {
 }
 
 /// A file that the program read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FileSummary {
     /// Its name at the first access.
     pub path: PathBuf,

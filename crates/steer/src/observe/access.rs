@@ -21,6 +21,9 @@ use forerun_core::units::Nanos;
 
 /// Receives the accesses of readers.
 pub(crate) trait AccessSink {
+    /// A poll begins.
+    fn polled(&mut self, _now: Nanos) {}
+
     /// The reports that follow are of the process `pid`, which has used so much processor time.
     fn process(&mut self, pid: i32, processor: Option<Nanos>);
 

@@ -102,10 +102,14 @@ impl PollBudget {
         self.at = now;
         let forgiven_from = -signed(SCAN_PAUSE_MAX.max(longest).0 / one_in);
         self.saved = saved.saturating_sub(signed(cost.0)).max(forgiven_from);
-        let overdrawn = self.saved.min(0).unsigned_abs();
-        let pause = Nanos(overdrawn * one_in).clamp(shortest, longest);
+        let pause = self.overdrawn(one_in).clamp(shortest, longest);
         assert!(pause <= longest, "a pause has a bound");
         pause
+    }
+
+    /// The pause that would pay for all that is overdrawn.
+    fn overdrawn(&self, one_in: u64) -> Nanos {
+        Nanos(self.saved.min(0).unsigned_abs().saturating_mul(one_in))
     }
 
     /// Beside polls, so much was used.
@@ -190,6 +194,10 @@ impl PollTimer {
         };
         assert!((INTERVAL_MIN..=PAUSE_MAX).contains(&self.interval), "{:?}", self.interval);
         let time = self.budget.pause(now, (self.interval, PAUSE_MAX), cost, one_in);
+        // A single look may cost more than the longest pause pays, each time.
+        let longest = PAUSE_MAX.0.saturating_mul(OVERDRAWN_PAUSES);
+        let overdrawn = self.budget.overdrawn(one_in);
+        let time = if overdrawn.0 > longest { overdrawn.min(SCAN_PAUSE_MAX) } else { time };
         Pause { time, is_paying: time > self.interval }
     }
 }
@@ -205,6 +213,8 @@ pub(crate) const PAUSE_MAX: Nanos = Nanos::from_millis(100);
 /// The longest pause after a scan of all that a process has, however expensive the scan was: what
 /// begins meanwhile is seen that late.
 pub(crate) const SCAN_PAUSE_MAX: Nanos = Nanos::from_millis(2_000);
+/// So many of the longest pauses may be overdrawn before one is longer.
+const OVERDRAWN_PAUSES: u64 = 8;
 /// A poll may use one part in so many of what it else may, while another is to be paid for.
 const OVERDRAWN_ONE_IN: u64 = 8;
 /// Nanoseconds of a processor that are saved at most.
@@ -235,6 +245,21 @@ mod tests {
         for (at, cost, pause, why) in rows {
             let is = budget.pause(millis(at), (millis(1), millis(100)), millis(cost), 10);
             assert_eq!(is, millis(pause), "{why}");
+        }
+    }
+
+    #[test]
+    fn polls_that_each_cost_more_than_the_longest_pause_pays_keep_to_their_part() {
+        let millis = Nanos::from_millis;
+        for cost in [2, 13, 50] {
+            let (mut timer, mut now, mut polls) = (PollTimer::new(), Nanos(0), 0);
+            while now < millis(20_000) {
+                let interval = Interval::DoubledUpTo(PAUSE_MAX);
+                now = now + millis(cost) + timer.pause(now, interval, millis(cost), 50).time;
+                polls += 1;
+            }
+            // A fiftieth, what is saved, and what is overdrawn before the pauses grow.
+            assert!(polls * cost <= 400 + 10 + 16 + 2 * cost, "{polls} polls of {cost} ms");
         }
     }
 

@@ -8,7 +8,7 @@
 //! process has just had it do so.
 //!
 //! # Invariants
-//! - A list that is too long to be read counts as one that has a lease in it.
+//! - A list that is too long to be read, or is not there, counts as one with a lease on each file.
 //! - One thread reads the list at a time, and holds no lock meanwhile; others wait for what it
 //!   finds.
 //! - No more than a thousand lists are read in a second for entries of directories.
@@ -17,6 +17,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -48,7 +49,8 @@ struct State {
 
 #[derive(Debug)]
 enum Leases {
-    Of(BTreeSet<u64>),
+    /// The files with one, of a list of so many bytes.
+    Of { noticed: BTreeSet<u64>, bytes: u64 },
     /// The list cannot be read, or is too long.
     Unknown,
 }
@@ -81,8 +83,9 @@ impl LeaseList {
         let began = self.clock.now();
         let leases = read();
         let took = self.clock.now().since(began);
-        let lasts = Nanos(took.0 * READ_ONE_IN).clamp(LIST_LASTS, LIST_LASTS_MAX);
-        assert!(lasts <= LIST_LASTS_MAX, "a list grows old");
+        let longest = leases.last_at_most();
+        let lasts = Nanos(took.0 * READ_ONE_IN).clamp(LIST_LASTS, longest);
+        assert!(lasts <= longest, "a list grows old");
         let has = leases.have(inode);
         self.lock().last = Some((began + lasts, leases));
         drop(reading);
@@ -112,19 +115,29 @@ pub(crate) fn is_listing() -> bool {
 impl Leases {
     fn now() -> Self {
         LISTING.fetch_add(1, Ordering::Relaxed);
-        // See `check_file`.
-        let list = File::open("/proc/locks").ok().map(read);
+        let mut noticed = BTreeSet::new();
+        let read = each_line(|line| {
+            if is_noticed(line) {
+                noticed.extend(inodes(line));
+            }
+        });
         LISTING.fetch_sub(1, Ordering::Relaxed);
-        let Some(list) = list else { return Self::Of(BTreeSet::new()) };
-        let Ok(text) = list else { return Self::Unknown };
-        let lines = text.lines().filter(|line| is_noticed(line));
-        Self::Of(lines.flat_map(inodes).collect())
+        read.map_or(Self::Unknown, |bytes| Self::Of { noticed, bytes })
+    }
+
+    /// For how long it is used at most.
+    fn last_at_most(&self) -> Nanos {
+        let bytes = match self {
+            Self::Of { bytes, .. } => *bytes,
+            Self::Unknown => LIST_BYTES_MAX,
+        };
+        Nanos(LIST_LASTS_MAX.0 * (1 + bytes / SHORT_BYTES))
     }
 
     /// Whether one on a file with the number `inode` may be among them.
     fn have(&self, inode: u64) -> bool {
         match self {
-            Self::Of(inodes) => inodes.contains(&inode),
+            Self::Of { noticed, .. } => noticed.contains(&inode),
             Self::Unknown => true,
         }
     }
@@ -157,11 +170,9 @@ pub(super) fn check_descriptor(
 /// Whether there is no lease on any file with the number `inode`; devices are called by several
 /// names, and are not compared.
 pub(super) fn check_file(inode: u64) -> Result<(), Refusal> {
-    // Without the list nothing is known of any lease: of a kernel without leases, for one.
-    let Ok(list) = File::open("/proc/locks") else { return Ok(()) };
-    let text = read(list)?;
-    let mut locks = text.lines().filter(|line| is_of(line, inode));
-    if locks.any(is_noticed) { Err(Refusal::Locked) } else { Ok(()) }
+    let mut is_free = true;
+    each_line(|line| is_free &= !(is_of(line, inode) && is_noticed(line)))?;
+    if is_free { Ok(()) } else { Err(Refusal::Locked) }
 }
 
 /// Whether a descriptor with these flags of `open(2)` reads through the page cache.
@@ -192,9 +203,26 @@ fn inodes(line: &str) -> impl Iterator<Item = u64> {
     files.filter_map(|word| word.rsplit(':').next()?.parse().ok())
 }
 
-fn read(list: File) -> Result<String, Refusal> {
-    let bytes = read_whole(list, LIST_BYTES_MAX).map_err(|_| Refusal::Locked)?;
-    if bytes.len() as u64 >= LIST_BYTES_MAX {
+/// Has `visit` see each line of the kernel's list, and tells its bytes. Without the list nothing is
+/// known of any lease: some mounts of `/proc` leave it out (`subset=pid`).
+fn each_line(mut visit: impl FnMut(&str)) -> Result<u64, Refusal> {
+    let list = File::open("/proc/locks").map_err(|_| Refusal::Locked)?;
+    let mut list = BufReader::with_capacity(READ_BYTES, list).take(LIST_BYTES_MAX);
+    let mut line = Vec::new();
+    while list.read_until(b'\n', &mut line).map_err(|_| Refusal::Locked)? > 0 {
+        visit(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    match list.limit() {
+        0 => Err(Refusal::Locked),
+        left => Ok(LIST_BYTES_MAX - left),
+    }
+}
+
+/// The record of a descriptor, with its locks.
+fn read(record: File) -> Result<String, Refusal> {
+    let bytes = read_whole(record, RECORD_BYTES_MAX).map_err(|_| Refusal::Locked)?;
+    if bytes.len() as u64 >= RECORD_BYTES_MAX {
         return Err(Refusal::Locked);
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -204,12 +232,16 @@ fn read(list: File) -> Result<String, Refusal> {
 static LISTING: AtomicU32 = AtomicU32::new(0);
 /// A program that takes a lease has it unnoticed from so much later on.
 const LIST_LASTS: Nanos = Nanos::from_millis(1);
-/// The same, where the list is long.
+/// The same, where it takes long to be read; and once more for so many bytes of it.
 const LIST_LASTS_MAX: Nanos = Nanos::from_millis(10);
+const SHORT_BYTES: u64 = 64 << 10;
 /// The part of the time that lists are read in.
 const READ_ONE_IN: u64 = 100;
-/// Some four thousand locks.
-const LIST_BYTES_MAX: u64 = 256 << 10;
+/// Some sixty thousand locks.
+const LIST_BYTES_MAX: u64 = 4 << 20;
+const READ_BYTES: usize = 64 << 10;
+/// Some four thousand of a descriptor.
+const RECORD_BYTES_MAX: u64 = 256 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -219,7 +251,7 @@ mod tests {
     use super::*;
 
     fn of(inodes: &[u64]) -> Leases {
-        Leases::Of(inodes.iter().copied().collect())
+        Leases::Of { noticed: inodes.iter().copied().collect(), bytes: 0 }
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl Exec {
             }
         }
         // It runs with them, whenever this process gets a processor.
-        self.pending.iter().for_each(|signal| signal.send(getpid()));
+        Forwarded::send_all(&self.pending, getpid());
         if let Err(source) = self.inherited.hand_on() {
             return before(source);
         }

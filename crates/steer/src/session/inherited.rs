@@ -162,6 +162,13 @@ impl Scheduling {
     }
 }
 
+/// From now on the working folder is of this process alone: a caller may share its own
+/// (`CLONE_FS`). Where that is refused, it is as rare.
+pub(super) fn leave_shared_folder() {
+    // SAFETY: a call on a number.
+    let _ = unsafe { libc::unshare(libc::CLONE_FS) };
+}
+
 /// `SCHED_FLAG_RESET_ON_FORK` of Linux.
 const RESET_ON_FORK: u64 = 1;
 

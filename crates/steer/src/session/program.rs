@@ -26,7 +26,7 @@ use rustix::process::{
 
 use super::exec::{Exec, Refused, Started};
 use super::inherited::{self, Inherited};
-use super::signals::{BATCH, Forwarded, Signals};
+use super::signals::{BATCH, Forwarded, Signals, go_on};
 use crate::aside::descriptors::{self, Closers};
 use crate::observe::shim::RingWriter;
 
@@ -122,6 +122,7 @@ impl Program {
         let kept = kept.into_iter().filter_map(|(number, is_kept)| is_kept.then_some(number));
         let closers = descriptors::release_all_but(&kept.collect::<Vec<_>>());
         // What the program leaves can be unmounted; what that fails at is kept until the end.
+        inherited::leave_shared_folder();
         let _ = env::set_current_dir("/");
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
         Ok(Self { pid, pidfd, closers })
@@ -140,8 +141,14 @@ impl Program {
     /// Its exit status as a shell reports it, if it has ended.
     pub(crate) fn ended(&mut self) -> io::Result<Option<u8>> {
         self.closers.reap();
-        let ended = waitpid(Some(self.pid), WaitOptions::NOHANG)?;
-        Ok(ended.map(|(_, status)| {
+        let Some((_, status)) = waitpid(Some(self.pid), WaitOptions::NOHANG)? else {
+            return Ok(None);
+        };
+        if let Some(signal) = status.stopping_signal() {
+            go_on(self.pid, signal);
+            return Ok(None);
+        }
+        Ok(Some({
             let signal = status.terminating_signal().map(|signal| 128 + signal);
             let status = status.exit_status().or(signal).unwrap_or(i32::from(u8::MAX));
             u8::try_from(status & 0xff).expect("masked")
@@ -157,7 +164,11 @@ impl Program {
 impl Program {
     /// The signal that has stopped it, told once.
     pub(super) fn stopped(&self) -> Option<libc::c_int> {
-        self.change(WaitIdOptions::STOPPED)?.stopping_signal()
+        let change = self.change(WaitIdOptions::STOPPED)?;
+        if let Some(signal) = change.trapping_signal() {
+            go_on(self.pid, signal);
+        }
+        change.stopping_signal()
     }
 
     /// Whether it goes on after it was stopped, told once.
@@ -195,9 +206,7 @@ fn become_one(
     met: &mut Vec<Forwarded>,
 ) -> Result<Pid, Refused> {
     let forward = |batch: Vec<Forwarded>, met: &mut Vec<Forwarded>| {
-        for signal in &batch {
-            signal.send(started.pid);
-        }
+        Forwarded::send_all(&batch, started.pid);
         met.extend(batch);
     };
     // It may be the program already, and have left the group.

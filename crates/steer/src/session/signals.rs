@@ -11,6 +11,7 @@
 //!   for the leader of a group     that the terminal sent them to, which a leader does not leave
 //!   that the program has left
 //!   CONT of the observing process dropped: the program goes on already
+//!   sent by the program itself    dropped: for its parent, or all of its group and itself besides
 //!   what the kernel sent before   forwarded: there was no program yet that got it as well
 //!   the program was forked
 //!   IO, URG, those of real time   forwarded: the kernel sends them for a descriptor whose owner
@@ -161,6 +162,10 @@ impl Signals {
         if number == libc::SIGCONT && sender.is_some() && sender == self.waker {
             return None;
         }
+        if !from_kernel && sender.is_some() && sender == self.program {
+            // It is for the caller, or for the whole group: alone it does not come back.
+            return None;
+        }
         let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
         Some(Forwarded { value, ..Forwarded::plain(number) })
     }
@@ -247,6 +252,14 @@ fn is_ignored(signal: libc::c_int) -> bool {
     }
 }
 
+/// Has the process `pid` go on, with the `signal` that has stopped it: it has asked to be traced by
+/// this process, which follows nothing of it. The stop of an exec is by a TRAP of its own.
+pub(super) fn go_on(pid: Pid, signal: libc::c_int) {
+    let signal = if signal == libc::SIGTRAP { 0 } else { signal };
+    // SAFETY: a call on numbers; it takes no address.
+    let _ = unsafe { libc::ptrace(libc::PTRACE_CONT, pid.as_raw_nonzero().get(), 0, signal) };
+}
+
 /// Ends this process by `signal`.
 fn end_by(signal: libc::c_int) -> ! {
     let set = set_of(&[signal]);
@@ -294,21 +307,42 @@ impl Forwarded {
                 .any(|signal| (signal.number, signal.to_group) == (self.number, self.to_group))
     }
 
-    /// Sends it to the process `pid`, which may have ended meanwhile, or be of another user.
-    pub(crate) fn send(self, pid: Pid) {
+    /// Whether processes that are stopped go on by it.
+    pub(super) fn continues(self) -> bool {
+        self.number == libc::SIGCONT
+    }
+
+    /// Sends it to the process `pid`, which may have ended meanwhile, or be of another user. Whether
+    /// that is not to be tried again: a queue of signals that is full has room once some are taken.
+    pub(crate) fn send(self, pid: Pid) -> bool {
         let pid = pid.as_raw_nonzero().get();
         assert!(pid > 1, "no signal is for every process");
         let pid = if self.to_group { -pid } else { pid };
         // SAFETY: calls on numbers; the value is an address that nothing here follows.
-        unsafe {
+        let sent = unsafe {
             match self.value.and_then(|value| usize::try_from(value).ok()) {
                 Some(value) => {
                     let sival_ptr = std::ptr::without_provenance_mut(value);
-                    libc::sigqueue(pid, self.number, libc::sigval { sival_ptr });
+                    libc::sigqueue(pid, self.number, libc::sigval { sival_ptr })
                 }
-                None => {
-                    libc::kill(pid, self.number);
-                }
+                None => libc::kill(pid, self.number),
+            }
+        };
+        let why = (sent < 0).then(|| io::Error::last_os_error().raw_os_error()).flatten();
+        if why == Some(libc::EPERM) && self.number == libc::SIGHUP && leads_session() {
+            // A leader's end has the kernel send it to the terminal's whole group.
+            end_by(libc::SIGHUP);
+        }
+        why != Some(libc::EAGAIN)
+    }
+
+    /// Sends `batch` to the process `pid`, in order. A full queue is waited for, for a while.
+    pub(crate) fn send_all(batch: &[Self], pid: Pid) {
+        let mut patience = SENT_AGAIN_MAX;
+        for signal in batch {
+            while !signal.send(pid) && patience > 0 {
+                patience -= 1;
+                thread::sleep(SENT_AGAIN_AFTER);
             }
         }
     }
@@ -320,6 +354,9 @@ impl AsFd for Signals {
     }
 }
 
+/// How often in a batch a full queue is waited for, and for how long.
+const SENT_AGAIN_MAX: u32 = 80;
+const SENT_AGAIN_AFTER: Duration = Duration::from_micros(500);
 /// All signals but KILL and STOP; those of real time come besides. A fault of this process ends it
 /// though they are blocked.
 const BLOCKED: &[libc::c_int] = &[
