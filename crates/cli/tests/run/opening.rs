@@ -9,6 +9,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::process::geteuid;
 
@@ -187,4 +188,44 @@ answers = {'take': take, 'state': state, 'mark': mark, 'mapped': mark_mapped}
     assert_eq!(reader.say("state"), "True 0");
     assert_eq!(reader.end(), Some(0));
     assert_eq!(stats(&files[6])["files_refused"], 3);
+}
+
+/// As in a service with `ProcSubset=pid`: the kernel's list of leases is not there.
+#[test]
+fn without_the_list_of_leases_what_is_mapped_is_left_alone() {
+    let test = "without_the_list_of_leases_what_is_mapped_is_left_alone";
+    if !geteuid().is_root() {
+        return skip(test, "not root: nothing may be mounted");
+    }
+    if !["python3", "unshare"].iter().all(|program| installed(test, program)) {
+        return;
+    }
+    let (_scratch, files) = folder("subset", &["leased", "a", "b", "c"]);
+    let program = "
+broken = []
+signal.signal(signal.SIGIO, lambda *_: broken.append(1))
+F_SETLEASE, F_GETLEASE = 1024, 1025
+leased = os.open(sys.argv[1], os.O_RDWR)
+m = mmap.mmap(leased, 0, prot=mmap.PROT_READ)
+def take(_):
+    try: fcntl.fcntl(leased, F_SETLEASE, fcntl.F_WRLCK)
+    except OSError: return 'no leases'
+    touch(m)
+    return 'taken'
+def state(_):
+    return f'{fcntl.fcntl(leased, F_GETLEASE) == fcntl.F_WRLCK} {len(broken)}'
+answers = {'take': take, 'state': state, 'mark': mark}
+";
+    let script = "mount -t proc -o subset=pid proc /proc && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_forerun"), "run"]);
+    let program = format!("{COMMON}{program}{ANSWERS}");
+    command.args(["--", "python3", "-c", &program]).arg(&files[0]);
+    let mut reader = Reader::start(&mut command);
+    if reader.say("take") != "taken" {
+        return skip(test, "this file system has no leases");
+    }
+    is_observed(&mut reader, &files[1..]);
+    assert_eq!(reader.say("state"), "True 0");
+    assert_eq!(reader.end(), Some(0));
 }

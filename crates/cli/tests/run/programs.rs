@@ -139,6 +139,28 @@ fn what_a_program_sends_its_parent_does_not_come_back() {
 }
 
 #[test]
+fn a_caller_that_shares_its_working_folder_keeps_it() {
+    let test = "a_caller_that_shares_its_working_folder_keeps_it";
+    if !installed(test, "python3") {
+        return;
+    }
+    let caller = "
+import ctypes, os, signal, sys
+CLONE_FS = 0x200
+child = ctypes.CDLL(None).syscall(int(sys.argv[1]), CLONE_FS | signal.SIGCHLD, 0, 0, 0, 0)
+if child == 0: os.execv(sys.argv[2], sys.argv[2:])
+print(os.waitpid(child, 0)[1], os.getcwd())
+";
+    let folder = folder("shares-folder");
+    let mut command = Command::new("python3");
+    command.args(["-c", caller, &libc::SYS_clone.to_string()]).current_dir(&*folder);
+    command.args([env!("CARGO_BIN_EXE_forerun"), "run", "--learn", "off", "--", "true"]);
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(told.trim_end(), format!("0 {}", folder.display()));
+}
+
+#[test]
 fn a_program_that_asks_to_be_traced_by_its_parent_goes_on() {
     let test = "a_program_that_asks_to_be_traced_by_its_parent_goes_on";
     if !installed(test, "python3") {

@@ -131,6 +131,8 @@ impl PollBudget {
 pub(crate) struct PollTimer {
     interval: Nanos,
     budget: PollBudget,
+    /// Polls in a row, each of which cost more than the longest pause pays.
+    expensive: u32,
 }
 
 /// The time until the next poll.
@@ -159,7 +161,7 @@ pub(crate) enum Interval {
 
 impl PollTimer {
     pub(crate) fn new() -> Self {
-        Self { interval: INTERVAL_MIN, budget: PollBudget::full() }
+        Self { interval: INTERVAL_MIN, budget: PollBudget::full(), expensive: 0 }
     }
 
     /// What a poll at `now` may use, where polls may use one part in `one_in` of a processor: what
@@ -193,11 +195,11 @@ impl PollTimer {
             Interval::DoubledUpTo(longest) => Nanos(self.interval.0 * 2).min(longest),
         };
         assert!((INTERVAL_MIN..=PAUSE_MAX).contains(&self.interval), "{:?}", self.interval);
-        let time = self.budget.pause(now, (self.interval, PAUSE_MAX), cost, one_in);
-        // A single look may cost more than the longest pause pays, each time.
-        let longest = PAUSE_MAX.0.saturating_mul(OVERDRAWN_PAUSES);
-        let overdrawn = self.budget.overdrawn(one_in);
-        let time = if overdrawn.0 > longest { overdrawn.min(SCAN_PAUSE_MAX) } else { time };
+        // A single look, which no allowance cuts, may cost more each time than a pause pays.
+        let is_expensive = cost.0 > PAUSE_MAX.0 / one_in;
+        self.expensive = if is_expensive { self.expensive.saturating_add(1) } else { 0 };
+        let longest = if self.expensive < EXPENSIVE_POLLS { PAUSE_MAX } else { SCAN_PAUSE_MAX };
+        let time = self.budget.pause(now, (self.interval, longest), cost, one_in);
         Pause { time, is_paying: time > self.interval }
     }
 }
@@ -213,8 +215,8 @@ pub(crate) const PAUSE_MAX: Nanos = Nanos::from_millis(100);
 /// The longest pause after a scan of all that a process has, however expensive the scan was: what
 /// begins meanwhile is seen that late.
 pub(crate) const SCAN_PAUSE_MAX: Nanos = Nanos::from_millis(2_000);
-/// So many of the longest pauses may be overdrawn before one is longer.
-const OVERDRAWN_PAUSES: u64 = 8;
+/// After so many polls in a row that [`PAUSE_MAX`] does not pay, pauses are as long as it takes.
+const EXPENSIVE_POLLS: u32 = 4;
 /// A poll may use one part in so many of what it else may, while another is to be paid for.
 const OVERDRAWN_ONE_IN: u64 = 8;
 /// Nanoseconds of a processor that are saved at most.
@@ -259,7 +261,8 @@ mod tests {
                 polls += 1;
             }
             // A fiftieth, what is saved, and what is overdrawn before the pauses grow.
-            assert!(polls * cost <= 400 + 10 + 16 + 2 * cost, "{polls} polls of {cost} ms");
+            let most = 400 + 10 + u64::from(EXPENSIVE_POLLS + 2) * cost;
+            assert!(polls * cost <= most, "{polls} polls of {cost} ms");
         }
     }
 

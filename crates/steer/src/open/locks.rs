@@ -26,7 +26,7 @@ use forerun_core::units::Nanos;
 use rustix::fs::{Mode, OFlags, openat};
 
 use super::{READING, Refusal};
-use crate::clock::Clock;
+use crate::clock::{Clock, monotonic};
 use crate::observe::procfs::read_whole;
 
 /// The files with leases, for many that are opened one after the other: the list is read again
@@ -82,10 +82,7 @@ impl LeaseList {
         let reading = Reading(self);
         let began = self.clock.now();
         let leases = read();
-        let took = self.clock.now().since(began);
-        let longest = leases.last_at_most();
-        let lasts = Nanos(took.0 * READ_ONE_IN).clamp(LIST_LASTS, longest);
-        assert!(lasts <= longest, "a list grows old");
+        let lasts = leases.last(self.clock.now().since(began));
         let has = leases.have(inode);
         self.lock().last = Some((began + lasts, leases));
         drop(reading);
@@ -125,13 +122,19 @@ impl Leases {
         read.map_or(Self::Unknown, |bytes| Self::Of { noticed, bytes })
     }
 
-    /// For how long it is used at most.
-    fn last_at_most(&self) -> Nanos {
-        let bytes = match self {
+    /// For how long it is used, as reading it `took` so long.
+    fn last(&self, took: Nanos) -> Nanos {
+        let longest = LIST_LASTS_MAX + Nanos(LONG_LASTS.0 * (self.bytes() / SHORT_BYTES));
+        let lasts = Nanos(took.0 * READ_ONE_IN).clamp(LIST_LASTS, longest);
+        assert!(lasts <= longest, "a list grows old");
+        lasts
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
             Self::Of { bytes, .. } => *bytes,
             Self::Unknown => LIST_BYTES_MAX,
-        };
-        Nanos(LIST_LASTS_MAX.0 * (1 + bytes / SHORT_BYTES))
+        }
     }
 
     /// Whether one on a file with the number `inode` may be among them.
@@ -170,9 +173,24 @@ pub(super) fn check_descriptor(
 /// Whether there is no lease on any file with the number `inode`; devices are called by several
 /// names, and are not compared.
 pub(super) fn check_file(inode: u64) -> Result<(), Refusal> {
-    let mut is_free = true;
-    each_line(|line| is_free &= !(is_of(line, inode) && is_noticed(line)))?;
-    if is_free { Ok(()) } else { Err(Refusal::Locked) }
+    /// The last list that was long, and until when it is used. Another thread may have it, or have
+    /// had it as this process was forked: the list is read anew then.
+    static LAST: Mutex<Option<(Nanos, Leases)>> = Mutex::new(None);
+    let began = monotonic();
+    if let Ok(last) = LAST.try_lock()
+        && let Some((until, leases)) = &*last
+        && began < *until
+    {
+        return if leases.have(inode) { Err(Refusal::Locked) } else { Ok(()) };
+    }
+    let leases = Leases::now();
+    let has = leases.have(inode);
+    if leases.bytes() >= SHORT_BYTES
+        && let Ok(mut last) = LAST.try_lock()
+    {
+        *last = Some((began + leases.last(monotonic().since(began)), leases));
+    }
+    if has { Err(Refusal::Locked) } else { Ok(()) }
 }
 
 /// Whether a descriptor with these flags of `open(2)` reads through the page cache.
@@ -190,11 +208,6 @@ pub(crate) fn writes(flags: u32) -> bool {
 /// Whether the holder of the lock in `line` notices that the file is opened once more.
 fn is_noticed(line: &str) -> bool {
     line.split_ascii_whitespace().any(|word| matches!(word, "LEASE" | "DELEG" | "OFDLCK"))
-}
-
-/// Whether the lock in `line` is of a file with the number `inode`.
-fn is_of(line: &str, inode: u64) -> bool {
-    inodes(line).any(|number| number == inode)
 }
 
 /// The numbers in the line of a lock that may be the inode's.
@@ -232,8 +245,9 @@ fn read(record: File) -> Result<String, Refusal> {
 static LISTING: AtomicU32 = AtomicU32::new(0);
 /// A program that takes a lease has it unnoticed from so much later on.
 const LIST_LASTS: Nanos = Nanos::from_millis(1);
-/// The same, where it takes long to be read; and once more for so many bytes of it.
+/// The same, where it takes long to be read; and longer for each so many bytes of it.
 const LIST_LASTS_MAX: Nanos = Nanos::from_millis(10);
+const LONG_LASTS: Nanos = Nanos::from_millis(25);
 const SHORT_BYTES: u64 = 64 << 10;
 /// The part of the time that lists are read in.
 const READ_ONE_IN: u64 = 100;
@@ -307,7 +321,8 @@ mod tests {
             ("",                                                       false, false),
         ];
         for (line, noticed, of) in rows {
-            assert_eq!((is_noticed(line), is_of(line, 131)), (noticed, of), "{line}");
+            let is_of = inodes(line).any(|number| number == 131);
+            assert_eq!((is_noticed(line), is_of), (noticed, of), "{line}");
         }
     }
 }

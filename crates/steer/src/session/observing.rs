@@ -25,7 +25,7 @@ use crate::aside::descriptors;
 use crate::aside::is_readable;
 use crate::clock::{Clock, timespec};
 use crate::observe::Observers;
-use crate::observe::poll::{PAUSE_MAX, Pause};
+use crate::observe::poll::{PAUSE_MAX, Pause, SCAN_PAUSE_MAX};
 use crate::observe::processes::ProcessTree;
 use crate::observe::procfs::text;
 use crate::observe::shim::Ring;
@@ -158,7 +158,7 @@ impl Shared {
                     (has_given_up, pause) = (true, Pause::of(PAUSE_MAX));
                 }
             }
-            assert!(pause.time <= PAUSE_MAX, "a pause has a bound");
+            assert!(pause.time <= SCAN_PAUSE_MAX, "a pause has a bound");
         }
     }
 
@@ -169,7 +169,7 @@ impl Shared {
             let clock = Clock::start();
             if self.ends_within(time, tree.ends_of_holders()) {
                 let left = time.since(clock.now());
-                assert!(left <= PAUSE_MAX, "what is left of a pause has its bound");
+                assert!(left <= SCAN_PAUSE_MAX, "what is left of a pause has its bound");
                 return Woken::ToReap { left };
             }
             time = Nanos(0);

@@ -312,8 +312,8 @@ impl Forwarded {
         self.number == libc::SIGCONT
     }
 
-    /// Sends it to the process `pid`, which may have ended meanwhile, or be of another user. Whether
-    /// that is not to be tried again: a queue of signals that is full has room once some are taken.
+    /// Sends it to the process `pid`, which may have ended meanwhile, or be of another user. False
+    /// where it is to be tried again: a queue that is full has room once some are taken.
     pub(crate) fn send(self, pid: Pid) -> bool {
         let pid = pid.as_raw_nonzero().get();
         assert!(pid > 1, "no signal is for every process");
