@@ -160,8 +160,7 @@ impl Args {
     fn report(&self, explanation: &Explanation) -> Result<()> {
         let written = self.write(explanation);
         if !self.form.is_text() {
-            self.form.print(explanation, ROWS, String::new)?;
-            return written;
+            return written.and(self.form.print(explanation, ROWS, String::new));
         }
         for line in text::lines(explanation) {
             note(&line);

@@ -94,7 +94,9 @@ pub fn require_place(path: &Path) -> Result<()> {
 /// Refuses a descriptor of this process that a program has for its own while it runs.
 pub fn require_lasting(path: &Path) -> Result<()> {
     let own = ["/dev/stdin", "/dev/stdout", "/dev/fd", "/proc/self/fd", "/proc/thread-self/fd"];
-    if own.iter().any(|own| path.starts_with(own)) {
+    let full = absolute(path);
+    let is_errors = full.file_name().is_some_and(|number| number == "2");
+    if !is_errors && own.iter().any(|own| full.starts_with(own)) {
         let name = path.display();
         return Err(usage(format!("{name} is the program's while it runs: name a file")));
     }

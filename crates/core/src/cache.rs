@@ -196,7 +196,8 @@ impl Cache {
         let mut readahead = Readaheads::new(&settings, oracle)?;
         settings.check(|partition| readahead.of(partition).window_pages_min())?;
         let Settings { ahead_pages_max, request_pages_max, page_bytes, .. } = settings;
-        readahead.bounds(Bounds { ahead_pages_max, request_pages_max });
+        let cache_pages = settings.frames;
+        readahead.bounds(Bounds { ahead_pages_max, request_pages_max, cache_pages });
         let request_bytes_max = request_pages_max.saturating_mul(page_bytes);
         let estimator = readahead.any_sees_device().then(|| Estimator::new(request_bytes_max));
         let memory = DeviceMemory::new(settings.remembered);

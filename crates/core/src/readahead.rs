@@ -168,6 +168,8 @@ pub struct Bounds {
     pub ahead_pages_max: u32,
     /// Pages of the device's largest request.
     pub request_pages_max: u32,
+    /// Pages that the cache holds.
+    pub cache_pages: u32,
 }
 
 /// How far the cache looks on a policy's behalf, in pages.

@@ -178,6 +178,7 @@ pub(crate) fn watch<P: Poller, S: Wire>(
         observing.take_if(Aside::has_ended);
         if let Some(signal) = stopped {
             stops::follow(signal, &program, &mut signals, &mut observing);
+            observing.iter().for_each(Aside::go_on);
         }
     };
     let (ran, used) = (clock.now(), Usage::of_children().since(before));

@@ -17,7 +17,7 @@ use forerun_report::{
     ExplainedCauses, ExplainedDirectory, ExplainedFile, ExplainedTrap, ExplainedWalk, Explanation,
     Forecast, run_command,
 };
-use forerun_steer::explain::{DeviceLimit, FileSummary, Prediction, ProgramSummary, Why};
+use forerun_steer::explain::{Cause, DeviceLimit, FileSummary, Prediction, ProgramSummary, Why};
 
 use crate::run::not_observed;
 
@@ -330,7 +330,11 @@ pub(super) fn to_profile(summary: &ProgramSummary) -> Option<&Path> {
 fn not_seen(summary: &ProgramSummary, is_preload: bool) -> String {
     let unseen = summary.device_bytes.saturating_sub(summary.bytes_read);
     let [unseen, all] = [unseen, summary.device_bytes].map(bytes);
-    let remedy = if is_preload {
+    let remedy = if summary.causes.of(Cause::Fault) > summary.causes.of(Cause::Read) {
+        "they came by page faults, of programs and of files that were not opened to be looked at: \
+         `forerun warm PATHS` fetches the files as a whole before, and what `forerun run` learns \
+         serves the next start"
+    } else if is_preload {
         "no observer sees reads of static programs that move no position, nor io_uring; \
          `forerun warm PATHS` fetches the files as a whole before"
     } else {

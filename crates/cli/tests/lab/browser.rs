@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, TryRecvError, channel};
 
-use forerun_testkit::{Scratch, until};
+use forerun_testkit::{Scratch, until, within};
 
 /// Widths in pixels: a telephone, a window, a large screen; each light and dark.
 pub(crate) const VIEWS: [(u32, bool); 6] =
@@ -108,21 +108,24 @@ pub(crate) fn told(
             .expect("the browser was found and starts")
     };
     let mut shown = Group(run(&["--remote-debugging-port=0"], "errors"));
-    let mut document = Err(TryRecvError::Empty);
-    until(|| {
-        document = told.try_recv();
-        let ended = shown.0.try_wait().expect("it is a child");
-        let errors = || std::fs::read_to_string(folder.join("errors")).unwrap_or_default();
-        assert!(document.is_ok() || ended.is_none(), "the browser has ended: {}", errors());
-        document.is_ok()
+    let errors = folder.join("errors");
+    let document = within(move || {
+        let mut document = Err(TryRecvError::Empty);
+        until(|| {
+            document = told.try_recv();
+            let ended = shown.0.try_wait().expect("it is a child");
+            let errors = || std::fs::read_to_string(&errors).unwrap_or_default();
+            assert!(document.is_ok() || ended.is_none(), "the browser has ended: {}", errors());
+            document.is_ok()
+        });
+        document.expect("it was waited for")
     });
-    drop(shown);
     if let Some(shots) = std::env::var_os("FORERUN_SCREENSHOTS").map(PathBuf::from) {
         let shot = format!("--screenshot={}", shots.join(format!("{name}.png")).display());
         let mut drawn = run(&[&shot, "--virtual-time-budget=20000"], "shot");
         drawn.wait().expect("it is a child");
     }
-    document.expect("it was waited for")
+    document
 }
 
 /// A process and its children, killed in the end.

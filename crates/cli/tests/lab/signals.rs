@@ -8,6 +8,8 @@
 use std::fs;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use forerun_testkit::{until, within};
+
 /// Never done, and interrupted meanwhile.
 const FSYNC: &str = "
 #include <signal.h>
@@ -26,7 +28,7 @@ int fsync(int file)
 pub(crate) fn interrupted(child: &mut Child) -> ExitStatus {
     let place = format!("/proc/{}/stat", child.id());
     // The state, and the processor time in ticks of a hundredth of a second.
-    let now = || {
+    let now = move || {
         let text = fs::read_to_string(&place).expect("it is not waited for yet");
         let words = text.rsplit(')').next().expect("a name in brackets").split_whitespace();
         let words: Vec<&str> = words.collect();
@@ -36,8 +38,10 @@ pub(crate) fn interrupted(child: &mut Child) -> ExitStatus {
     let (_, before) = now();
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(kill.expect("kill is there").success());
-    forerun_testkit::until(|| now().0);
-    let took = now().1 - before;
+    let took = within(move || {
+        until(|| now().0);
+        now().1 - before
+    });
     assert!(took <= 100, "{took} hundredths of a second");
     child.wait().expect("it is a child")
 }

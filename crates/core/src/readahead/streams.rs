@@ -146,7 +146,11 @@ impl Named for Streams {
             opening_max: most(limits.first),
             through_max: most(limits.through),
             page_bytes,
-            bounds: Bounds { ahead_pages_max: u32::MAX, request_pages_max: 1 },
+            bounds: Bounds {
+                ahead_pages_max: u32::MAX,
+                request_pages_max: 1,
+                cache_pages: u32::MAX,
+            },
             live: Records::default(),
             files: HashMap::with_hasher(FixedState),
             handles: Handles::default(),

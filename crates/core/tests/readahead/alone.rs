@@ -89,7 +89,7 @@ impl Policy {
 
 #[test]
 fn first_windows_are_four_fifths_of_an_equal_share_of_memory() {
-    let bounds = Bounds { ahead_pages_max: 960, request_pages_max: 16 };
+    let bounds = Bounds { ahead_pages_max: 960, request_pages_max: 16, cache_pages: 1_024 };
     #[rustfmt::skip]
     let rows = [ // streams, pages: 960 / streams * 4 / 5, in whole requests
         (1, 768), (2, 384), (3, 256), (4, 192), (8, 96), (16, 48), (32, 16), (96, 8), (480, 2),
@@ -155,7 +155,7 @@ fn without_room_or_on_a_busy_parallel_device_the_marker_moves_on() {
 
 #[test]
 fn windows_halve_while_pages_leave_unread_and_come_back() {
-    let bounds = Bounds { ahead_pages_max: 960, request_pages_max: 1 };
+    let bounds = Bounds { ahead_pages_max: 960, request_pages_max: 1, cache_pages: 960 };
     let mut policy = Policy::new(bounds);
     let small = policy.opens(arm(1)).stream;
     #[rustfmt::skip]
@@ -188,7 +188,7 @@ fn windows_halve_while_pages_leave_unread_and_come_back() {
 
 #[test]
 fn pages_that_nobody_would_have_used_are_no_sign_of_windows_that_are_too_large() {
-    let bounds = Bounds { ahead_pages_max: 960, request_pages_max: 1 };
+    let bounds = Bounds { ahead_pages_max: 960, request_pages_max: 1, cache_pages: 960 };
     let mut policy = Policy::new(bounds);
     // The budget is used twice over while a stream has used one page of its 100.
     let stopped = policy.opens(arm(100)).stream;
@@ -215,7 +215,7 @@ fn taken(policy: &mut Policy, room: u32) -> Option<ReclaimRange> {
 #[test]
 fn the_stream_whose_pages_last_longest_gives_what_lasts_longer() {
     // Two streams of 100 pages; all have used 100 pages since, the second one 50 of them.
-    let bounds = Bounds { ahead_pages_max: 300, request_pages_max: 1 };
+    let bounds = Bounds { ahead_pages_max: 300, request_pages_max: 1, cache_pages: 300 };
     let mut policy = Policy::new(bounds);
     let (slow, fast) = (policy.opens(arm(100)), policy.opens(arm(100)));
     assert_eq!((slow.size, fast.size), (100, 100));
@@ -247,7 +247,8 @@ fn the_stream_whose_pages_last_longest_gives_what_lasts_longer() {
 
 #[test]
 fn a_lone_read_takes_nothing_back() {
-    let mut policy = Policy::new(Bounds { ahead_pages_max: 300, request_pages_max: 1 });
+    let mut policy =
+        Policy::new(Bounds { ahead_pages_max: 300, request_pages_max: 1, cache_pages: 300 });
     policy.opens(arm(100));
     for page in 0..100 {
         policy.made.policy.note(StreamId(u32::MAX), page, StreamFeedback::Used { late: false });
@@ -302,7 +303,7 @@ fn a_stream_whose_file_was_cut_ends_with_it() {
 #[test]
 fn a_marker_that_cannot_move_on_is_not_put_beyond_what_was_read() {
     // Backward down to the file's head, with windows of less than four pages.
-    let bounds = Bounds { ahead_pages_max: 6, request_pages_max: 4 };
+    let bounds = Bounds { ahead_pages_max: 6, request_pages_max: 4, cache_pages: 6 };
     let mut policy = Policy::new(bounds);
     let back = Demand { trigger: Trigger::Miss, first: 2, follows_cached: true, ..marker() };
     let back = Demand { device: many(100), ahead_room: 6, ..back };

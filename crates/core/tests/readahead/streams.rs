@@ -40,7 +40,8 @@ fn quick(pages: u64) -> DeviceProfile {
     DeviceProfile { access: Nanos(6_000_000 / pages), bytes_per_second, ..many(1) }
 }
 
-pub(crate) const AMPLE: Bounds = Bounds { ahead_pages_max: 1 << 16, request_pages_max: 16 };
+pub(crate) const AMPLE: Bounds =
+    Bounds { ahead_pages_max: 1 << 16, request_pages_max: 16, cache_pages: 1 << 16 };
 const FAR: u64 = 10_000;
 
 pub(crate) fn walk(facts: DeviceProfile, file_pages: u64, ops: &[Op]) -> Vec<Expected> {

@@ -92,7 +92,11 @@ pub(crate) const FACTS: DeviceProfile = DeviceProfile {
 
 impl Walk {
     pub(crate) fn new(spec: &str, file_pages: u64) -> Self {
-        let bounds = Bounds { ahead_pages_max: AHEAD_PAGES_MAX, request_pages_max: 256 };
+        let bounds = Bounds {
+            ahead_pages_max: AHEAD_PAGES_MAX,
+            request_pages_max: 256,
+            cache_pages: AHEAD_PAGES_MAX,
+        };
         Self::on(Surroundings { facts: FACTS, bounds }, spec, file_pages)
     }
 

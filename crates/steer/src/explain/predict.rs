@@ -26,7 +26,7 @@
 use forerun_core::units::Nanos;
 
 use super::causes::Cause;
-use super::summary::{DeviceFacts, ProgramSummary};
+use super::summary::{DeviceFacts, FileSummary, ProgramSummary};
 
 /// The rate of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,14 +128,18 @@ pub fn predict(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> Predic
 #[must_use]
 pub fn predict_learned(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> Prediction {
     let times = times(summary, profile);
-    // Of a file that is larger than what a list may be ahead, a list fetches nothing.
-    let beyond = summary.files.iter().map(|file| file.bytes).filter(|&it| it > LIST_BYTES_MAX);
-    let beyond: u64 = beyond.sum();
-    let within = summary.device_bytes.saturating_sub(beyond);
-    let all = u128::from(times.waited.0) * u128::from(within);
-    let known = all / u128::from(summary.device_bytes.max(1));
-    let known = Nanos(u64::try_from(known).unwrap_or(u64::MAX));
-    decide(&RunTimes { known: known.max(times.known), is_learned: true, ..times })
+    // What of the waits is for files of which a list has more than it may be ahead: it leaves them
+    // out. Of what was not observed the largest file has most.
+    let unseen = summary.device_bytes.saturating_sub(summary.bytes_read);
+    let used = |file: &FileSummary| file.bytes_read.saturating_add(unseen).min(file.bytes);
+    let large = summary.files.iter().filter(|file| !file.was_cached());
+    let large = large.filter(|file| used(file) > LIST_BYTES_MAX).map(used).max();
+    let beyond = large.unwrap_or(0).min(summary.device_bytes);
+    let part = u128::from(times.waited.0) * u128::from(beyond);
+    let part = part / u128::from(summary.device_bytes.max(1));
+    let spared = times.waited.since(Nanos(u64::try_from(part).unwrap_or(u64::MAX)));
+    assert!(spared <= times.waited, "no more is spared than there is");
+    decide(&RunTimes { known: spared.max(times.known), is_learned: true, ..times })
 }
 
 fn times(summary: &ProgramSummary, profile: Option<DeviceFacts>) -> RunTimes {
@@ -277,7 +281,7 @@ const BLIND_ONE_IN: u64 = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::summary::FileSummary;
+    use crate::explain::summary::InitialResidency;
     use crate::prefetch::WALKS_ONE_IN;
     use crate::run::Settings;
 
@@ -401,22 +405,43 @@ mod tests {
     #[test]
     fn a_list_spares_no_waits_for_files_that_it_does_not_fetch() {
         let millis = Nanos::from_millis;
-        let file = |bytes| FileSummary { bytes, ..FileSummary::default() };
-        let summary = |bytes| ProgramSummary {
-            ran: millis(2_000),
-            waited: millis(1_000),
-            read_until: millis(2_000),
-            device_bytes: 600 << 20,
-            bytes_read: 600 << 20,
-            rate: Some(10 << 30),
-            files: vec![file(bytes)],
-            ..ProgramSummary::default()
+        let mb = |mb: u64| mb << 20;
+        let learned = |[bytes, read, device]: [u64; 3], is_cached: bool| {
+            let residency =
+                InitialResidency { pages: u64::from(is_cached), pages_all: 1, is_before: true };
+            let file = |bytes, bytes_read, residency| FileSummary {
+                bytes,
+                bytes_read,
+                residency,
+                ..FileSummary::default()
+            };
+            let summary = ProgramSummary {
+                ran: millis(2_000),
+                waited: millis(1_000),
+                read_until: millis(2_000),
+                device_bytes: device,
+                bytes_read: read + mb(100),
+                rate: Some(10 << 30),
+                files: vec![file(mb(100), mb(100), None), file(bytes, read, Some(residency))],
+                ..ProgramSummary::default()
+            };
+            predict_learned(&summary, None).run
         };
-        let learned = |bytes| predict_learned(&summary(bytes), None);
-        assert_eq!(learned(LIST_BYTES_MAX).why, Why::Waits);
-        assert_eq!(learned(600 << 20).why, Why::Unpredictable);
-        let half = learned(300 << 20);
-        assert_eq!((half.why, half.run), (Why::Waits, millis(1_523)));
+        #[rustfmt::skip]
+        let rows = [ // why                its bytes, read, of a device     cached  run
+            ("what a list may be ahead",   [mb(128), mb(128), mb(228)],     false,  1_023),
+            ("more",                       [mb(300), mb(300), mb(400)],     false,  1_773),
+            ("a part of a large one",      [mb(900), mb(10), mb(110)],      false,  1_023),
+            ("in memory",                  [mb(300), mb(300), mb(100)],     true,   1_023),
+            ("what was not observed",      [mb(300), mb(1), mb(400)],       false,  1_773),
+        ];
+        for (why, bytes, is_cached, run) in rows {
+            let told = learned(bytes, is_cached);
+            assert!(
+                told.since(millis(run)).0 < 2_000_000 && told >= millis(run - 1),
+                "{why}: {told:?}"
+            );
+        }
         let budget = Settings::default().budget_bytes / WALKS_ONE_IN;
         assert_eq!(LIST_BYTES_MAX, budget, "what a list may have ahead");
     }

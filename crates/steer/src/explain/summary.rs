@@ -128,6 +128,13 @@ pub struct FileSummary {
     pub samples_left_out: u64,
 }
 
+impl FileSummary {
+    /// Whether all of it was in memory before it was read.
+    pub(super) fn was_cached(&self) -> bool {
+        self.residency.is_some_and(|first| first.pages == first.pages_all)
+    }
+}
+
 /// How much of a file was in memory at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitialResidency {

@@ -23,8 +23,8 @@
 //!
 //! # Invariants
 //! - At most [`THREADS_MAX`] threads of a process are sampled, and [`THREADS_ALL_MAX`] in all.
-//! - No sample counts for more than [`PAUSE_MAX`]: a program that was stopped meanwhile did not
-//!   wait.
+//! - No sample counts for more than [`SCAN_PAUSE_MAX`]: a program that was stopped meanwhile did
+//!   not wait.
 //! # Sources
 //! Graham, "Bounds for certain multiprocessing anomalies", 1966: time is bounded from below by the
 //! work divided by processors, and by the longest chain.
@@ -43,7 +43,7 @@ use super::summary::WaitBasis;
 use super::sums::share;
 use crate::observe::access::EntryCall;
 use crate::observe::blocked::Met;
-use crate::observe::poll::PAUSE_MAX;
+use crate::observe::poll::SCAN_PAUSE_MAX;
 use crate::observe::processes::ProcessTree;
 use crate::observe::procfs::{self, text, text::ThreadState};
 use crate::wire::wire;
@@ -120,7 +120,7 @@ impl WaitSampler {
         mut waited: impl FnMut(ThreadId, Wait),
     ) -> bool {
         assert!(self.polled_at <= now, "time does not go back");
-        let passed = now.since(self.polled_at).min(PAUSE_MAX);
+        let passed = now.since(self.polled_at).min(SCAN_PAUSE_MAX);
         self.polled_at = now;
         for thread in self.threads.values_mut() {
             thread.is_alive = false;

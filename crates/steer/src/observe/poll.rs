@@ -131,7 +131,7 @@ impl PollBudget {
 pub(crate) struct PollTimer {
     interval: Nanos,
     budget: PollBudget,
-    /// Polls in a row, each of which cost more than the longest pause pays.
+    /// Polls that each cost more than the longest pause pays, less those that did not.
     expensive: u32,
 }
 
@@ -197,7 +197,12 @@ impl PollTimer {
         assert!((INTERVAL_MIN..=PAUSE_MAX).contains(&self.interval), "{:?}", self.interval);
         // A single look, which no allowance cuts, may cost more each time than a pause pays.
         let is_expensive = cost.0 > PAUSE_MAX.0 / one_in;
-        self.expensive = if is_expensive { self.expensive.saturating_add(1) } else { 0 };
+        self.expensive = if is_expensive {
+            (self.expensive + 1).min(2 * EXPENSIVE_POLLS)
+        } else {
+            self.expensive.saturating_sub(1)
+        };
+        assert!(self.expensive <= 2 * EXPENSIVE_POLLS, "cheap polls soon count again");
         let longest = if self.expensive < EXPENSIVE_POLLS { PAUSE_MAX } else { SCAN_PAUSE_MAX };
         let time = self.budget.pause(now, (self.interval, longest), cost, one_in);
         Pause { time, is_paying: time > self.interval }
@@ -215,7 +220,7 @@ pub(crate) const PAUSE_MAX: Nanos = Nanos::from_millis(100);
 /// The longest pause after a scan of all that a process has, however expensive the scan was: what
 /// begins meanwhile is seen that late.
 pub(crate) const SCAN_PAUSE_MAX: Nanos = Nanos::from_millis(2_000);
-/// After so many polls in a row that [`PAUSE_MAX`] does not pay, pauses are as long as it takes.
+/// After so many polls more that [`PAUSE_MAX`] does not pay, pauses are as long as it takes.
 const EXPENSIVE_POLLS: u32 = 4;
 /// A poll may use one part in so many of what it else may, while another is to be paid for.
 const OVERDRAWN_ONE_IN: u64 = 8;

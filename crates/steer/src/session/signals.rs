@@ -65,6 +65,8 @@ pub(crate) struct Forwarded {
     value: Option<u64>,
     /// Whether it is for the group that the program leads.
     to_group: bool,
+    /// Whether the kernel has sent it.
+    from_kernel: bool,
 }
 
 impl Signals {
@@ -153,7 +155,7 @@ impl Signals {
         let number = libc::c_int::try_from(info.ssi_signo).ok()?;
         let from_kernel = info.ssi_code > 0;
         if from_kernel && OF_TERMINAL.contains(&number) && self.program_has_left() {
-            return Some(Forwarded { to_group: true, ..Forwarded::plain(number) });
+            return Some(Forwarded { to_group: true, from_kernel, ..Forwarded::plain(number) });
         }
         if from_kernel && !is_for_one(number) {
             return None;
@@ -167,7 +169,7 @@ impl Signals {
             return None;
         }
         let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
-        Some(Forwarded { value, ..Forwarded::plain(number) })
+        Some(Forwarded { value, from_kernel, ..Forwarded::plain(number) })
     }
 
     /// A signal for the program, and for its group where that is what a terminal would signal, were
@@ -253,11 +255,21 @@ fn is_ignored(signal: libc::c_int) -> bool {
 }
 
 /// Has the process `pid` go on, with the `signal` that has stopped it: it has asked to be traced by
-/// this process, which follows nothing of it. The stop of an exec is by a TRAP of its own.
+/// this process, which follows nothing of it. The TRAP of an exec is the kernel's; a stop of the
+/// whole process is left as one, and is followed as any other.
 pub(super) fn go_on(pid: Pid, signal: libc::c_int) {
-    let signal = if signal == libc::SIGTRAP { 0 } else { signal };
-    // SAFETY: a call on numbers; it takes no address.
-    let _ = unsafe { libc::ptrace(libc::PTRACE_CONT, pid.as_raw_nonzero().get(), 0, signal) };
+    let pid = pid.as_raw_nonzero().get();
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: calls on numbers, and on facts that live until the call returns; zeros are valid.
+    unsafe {
+        let is_signal = libc::ptrace(libc::PTRACE_GETSIGINFO, pid, 0, info.as_mut_ptr()) == 0;
+        let is_of_exec = signal == libc::SIGTRAP && info.assume_init().si_code == libc::SI_USER;
+        if is_signal {
+            libc::ptrace(libc::PTRACE_CONT, pid, 0, if is_of_exec { 0 } else { signal });
+        } else {
+            libc::ptrace(libc::PTRACE_DETACH, pid, 0, 0);
+        }
+    }
 }
 
 /// Ends this process by `signal`.
@@ -295,7 +307,7 @@ fn leads_session() -> bool {
 impl Forwarded {
     /// One without a value.
     pub(crate) fn plain(number: libc::c_int) -> Self {
-        Self { number, value: None, to_group: false }
+        Self { number, value: None, to_group: false, from_kernel: false }
     }
 
     /// Whether the kernel would drop it, were those of `batch` pending.
@@ -329,8 +341,9 @@ impl Forwarded {
             }
         };
         let why = (sent < 0).then(|| io::Error::last_os_error().raw_os_error()).flatten();
-        if why == Some(libc::EPERM) && self.number == libc::SIGHUP && leads_session() {
-            // A leader's end has the kernel send it to the terminal's whole group.
+        let is_hangup = self.number == libc::SIGHUP && self.from_kernel;
+        if why == Some(libc::EPERM) && is_hangup && leads_session() {
+            // The end of a terminal's leader has the kernel send it to the whole group.
             end_by(libc::SIGHUP);
         }
         why != Some(libc::EAGAIN)

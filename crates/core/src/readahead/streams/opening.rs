@@ -74,7 +74,7 @@ impl Streams {
     /// Whether a miss belongs to a stream.
     fn begun(&mut self, demand: &Demand) -> Option<Opening> {
         let (first, count, file) = (demand.first, demand.count, demand.file);
-        let turn = u64::from(self.bounds.ahead_pages_max).max(1);
+        let turn = u64::from(self.bounds.cache_pages).max(1);
         self.files.entry(file).or_default().age(self.uses, turn);
         let previous = window::previous_page(demand, self.page_bytes);
         let is_next = demand.opens_request && window::follows(first, previous);
