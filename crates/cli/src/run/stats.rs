@@ -281,9 +281,13 @@ mod tests {
         stats.pages_late = 2;
         stats.entries.bytes = 1 << 20;
         stats.learned.unused_bytes = 1 << 20;
-        let told = "fetched 65 MiB ahead, 8 KiB (0.0 %) in flight when they were read, at most \
-                    2 MiB (3.1 %) of it not used";
+        let told = "fetched 65 MiB ahead, at most 8 KiB (0.0 %) in flight when they were read, at \
+                    most 2 MiB (3.1 %) of it not used";
         assert_eq!(ahead(&stats).as_deref(), Some(told));
+        stats.pages_late = 1 << 30;
+        assert!(
+            ahead(&stats).is_some_and(|told| told.contains("at most 65 MiB (100 %) in flight"))
+        );
         // Files that shrink leave pages that were never requested.
         stats.pages_unused = u64::MAX >> 13;
         assert_eq!(bytes_wasted(&stats), 65 << 20);
