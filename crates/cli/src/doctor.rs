@@ -17,9 +17,9 @@ use forerun_steer::learn::store::Store;
 use forerun_steer::memory::{Bound, Memory};
 use forerun_steer::shim;
 use rustix::process::{Resource, geteuid, getrlimit};
+use serde::Serialize;
 
 use crate::learned;
-use serde::Serialize;
 
 /// What `doctor` takes.
 #[derive(clap::Args)]

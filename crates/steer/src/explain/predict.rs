@@ -26,7 +26,7 @@
 use forerun_core::units::Nanos;
 
 use super::causes::Cause;
-use super::summary::{DeviceFacts, FileSummary, ProgramSummary};
+use super::summary::{DeviceFacts, FileSummary, InitialResidency, ProgramSummary};
 
 /// The rate of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,8 @@ pub fn predict_learned(summary: &ProgramSummary, profile: Option<DeviceFacts>) -
     // out. Of what was not observed the largest file has most.
     let unseen = summary.device_bytes.saturating_sub(summary.bytes_read);
     let used = |file: &FileSummary| file.bytes_read.saturating_add(unseen).min(file.bytes);
-    let large = summary.files.iter().filter(|file| !file.was_cached());
+    let was_cached = |file: &FileSummary| file.residency.is_some_and(InitialResidency::is_whole);
+    let large = summary.files.iter().filter(|file| !was_cached(file));
     let large = large.filter(|file| used(file) > LIST_BYTES_MAX).map(used).max();
     let beyond = large.unwrap_or(0).min(summary.device_bytes);
     let part = u128::from(times.waited.0) * u128::from(beyond);
@@ -281,7 +282,6 @@ const BLIND_ONE_IN: u64 = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::summary::InitialResidency;
     use crate::prefetch::WALKS_ONE_IN;
     use crate::run::Settings;
 

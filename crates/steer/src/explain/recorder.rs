@@ -211,7 +211,7 @@ impl Table {
         Some(at)
     }
 
-    /// The poll at `now` begins, or has reported something.
+    /// The poll at `now` begins, or calls are reported after the last one.
     fn polled(&mut self, now: Nanos) {
         if now > self.polls.1 {
             self.polls = (self.polls.1, now);
@@ -225,7 +225,7 @@ impl Table {
         assert!(!range.is_empty(), "an access has bytes");
         let record = &mut self.files[cursor.file];
         let waited = self.waits.remove(&self.process).unwrap_or_default();
-        if record.residency.is_none_or(|first| first.pages < first.pages_all) {
+        if !record.residency.is_some_and(InitialResidency::is_whole) {
             // It is observed when it is over.
             self.began.get_or_insert(now.since(waited));
         }
@@ -249,7 +249,7 @@ impl AccessSink for AccessRecorder {
         self.records.lock().process = pid;
     }
 
-    fn open(&mut self, now: Nanos, file: File, stat: &Stat, _position: u64) -> Option<CursorId> {
+    fn open(&mut self, _now: Nanos, file: File, stat: &Stat, _position: u64) -> Option<CursorId> {
         let inode = (stat.st_dev, stat.st_ino);
         let bytes = stat.st_size;
         let is_known = self.records.lock().by_inode.contains_key(&inode);
@@ -257,7 +257,6 @@ impl AccessSink for AccessRecorder {
         let first =
             before.or_else(|| if is_known { None } else { residency::of(&file, stat, false) });
         let mut table = self.records.lock();
-        table.polled(now);
         let at =
             table.record(inode, bytes, || FileRecord::new(&file, stat.st_dev, bytes, first))?;
         let cursor = table.add(at)?;
@@ -284,17 +283,14 @@ impl AccessSink for AccessRecorder {
         self.open.get(&at)
     }
 
-    fn seek(&mut self, now: Nanos, _cursor: CursorId, _position: u64) {
-        self.records.lock().polled(now);
-    }
+    fn seek(&mut self, _now: Nanos, _cursor: CursorId, _position: u64) {}
 
     fn read(&mut self, now: Nanos, cursor: CursorId, range: &Range<u64>, _follows: bool) {
         self.records.lock().read(now, cursor, range);
     }
 
-    fn close(&mut self, now: Nanos, cursor: CursorId) {
+    fn close(&mut self, _now: Nanos, cursor: CursorId) {
         let mut table = self.records.lock();
-        table.polled(now);
         let gone = table.cursors.get_mut(cursor.0 as usize).and_then(Option::take);
         let Some(OpenCursor { file, .. }) = gone else { return };
         let record = &mut table.files[file];
@@ -307,7 +303,6 @@ impl AccessSink for AccessRecorder {
     }
 
     fn entry(&mut self, now: Nanos, access: &EntryAccess<'_>) {
-        self.records.lock().polled(now);
         self.entries.add(now, access);
     }
 }
@@ -451,8 +446,10 @@ mod tests {
         let mut recorder =
             AccessRecorder::new(Residencies::new(), records.clone(), EntryRecords::default());
         let millis = Nanos::from_millis;
+        recorder.polled(millis(900));
         let cursor = recorder.open(millis(900), file, &stat, 0).unwrap();
         recorder.read(millis(902), cursor, &(0..4096), true);
+        recorder.polled(millis(950));
         recorder.seek(millis(950), cursor, 8192);
         recorder.read(millis(954), cursor, &(8192..9000), false);
         recorder.close(millis(990), cursor);

@@ -128,13 +128,6 @@ pub struct FileSummary {
     pub samples_left_out: u64,
 }
 
-impl FileSummary {
-    /// Whether all of it was in memory before it was read.
-    pub(super) fn was_cached(&self) -> bool {
-        self.residency.is_some_and(|first| first.pages == first.pages_all)
-    }
-}
-
 /// How much of a file was in memory at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitialResidency {
@@ -145,6 +138,13 @@ pub struct InitialResidency {
     /// Whether that was before the program's start, as for its arguments and its input; else it was
     /// at the poll after its opening, when some may have been read.
     pub is_before: bool,
+}
+
+impl InitialResidency {
+    /// Whether all of the file was.
+    pub(super) fn is_whole(self) -> bool {
+        self.pages >= self.pages_all
+    }
 }
 
 /// Accesses that continue from each other.

@@ -102,14 +102,10 @@ impl PollBudget {
         self.at = now;
         let forgiven_from = -signed(SCAN_PAUSE_MAX.max(longest).0 / one_in);
         self.saved = saved.saturating_sub(signed(cost.0)).max(forgiven_from);
-        let pause = self.overdrawn(one_in).clamp(shortest, longest);
+        let overdrawn = self.saved.min(0).unsigned_abs();
+        let pause = Nanos(overdrawn * one_in).clamp(shortest, longest);
         assert!(pause <= longest, "a pause has a bound");
         pause
-    }
-
-    /// The pause that would pay for all that is overdrawn.
-    fn overdrawn(&self, one_in: u64) -> Nanos {
-        Nanos(self.saved.min(0).unsigned_abs().saturating_mul(one_in))
     }
 
     /// Beside polls, so much was used.

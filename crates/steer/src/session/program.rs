@@ -148,11 +148,9 @@ impl Program {
             go_on(self.pid, signal);
             return Ok(None);
         }
-        Ok(Some({
-            let signal = status.terminating_signal().map(|signal| 128 + signal);
-            let status = status.exit_status().or(signal).unwrap_or(i32::from(u8::MAX));
-            u8::try_from(status & 0xff).expect("masked")
-        }))
+        let signal = status.terminating_signal().map(|signal| 128 + signal);
+        let status = status.exit_status().or(signal).unwrap_or(i32::from(u8::MAX));
+        Ok(Some(u8::try_from(status & 0xff).expect("masked")))
     }
 
     /// It has ended, and what was handed on is waited for no longer than `time`.

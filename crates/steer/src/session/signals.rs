@@ -28,9 +28,9 @@
 //!   ends this process while the program runs on. After its end, one that comes while results are
 //!   written ends this process only where that takes longer than it should.
 //! - What the kernel sends to a process group reaches the program once, and where that has made a
-//!   group of its own, all of it. Of what a process sends nothing tells whether the group got it or
-//!   this process alone, so it is always forwarded: a signal twice is noticed, one that is lost has
-//!   a program run on for ever.
+//!   group of its own, all of it. Of what another process sends nothing tells whether the group got
+//!   it or this process alone, so it is always forwarded: a signal twice is noticed, one that is
+//!   lost has a program run on for ever.
 //! - Stops and CONT undo each other, and those of real time are a queue: each is forwarded, in
 //!   order.
 //! # Sources
