@@ -130,6 +130,7 @@ impl<'a> Carrier<'a> {
             let changed = makes_change.then(|| pages.change());
             let reaps = copied.is_empty() && batch.is_some();
             state = if reaps { self.reap(me, &mut batch) } else { shared.state.lock() };
+            let writes = !copied.is_empty() || changed.is_some();
             for Copied { frame, copied } in copied {
                 state.filled(me, frame, copied);
             }
@@ -137,7 +138,7 @@ impl<'a> Carrier<'a> {
                 pages.change_ends(&state, errno);
                 state.changed_in_store(me, self.file, errno);
             }
-            if state.flusher_waits {
+            if writes && state.is_due_before_flusher(self.file.id) {
                 shared.dirty_due.notify_all();
             }
         }

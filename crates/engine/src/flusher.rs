@@ -6,15 +6,15 @@
 //!
 //! # Invariants
 //! - One thread a cache, started by the first handle that may write; it ends with the cache.
-//! - The thread wakes when what is due changes: at the first dirty page and after each operation
-//!   that failed or was the last one of its file.
+//! - The thread wakes when a file has something due before the time that it sleeps until: its first
+//!   page became dirty, or its last operation ended.
 //! - Where the system refuses the thread, a flush, pressure and the end of handles still write.
 //! # Locking
 //! The state's lock, released while the thread sleeps.
 
 use std::{sync::Arc, time::Duration};
 
-use forerun_core::event::Event;
+use forerun_core::{event::Event, units::Nanos};
 use forerun_io::{
     process::OwnerProcess,
     sync::{
@@ -63,22 +63,21 @@ impl Flusher {
 fn run(shared: &Arc<Shared>) {
     let mut state = shared.state.lock();
     while !state.flusher_ends {
-        let now = state.now();
-        match state.core.writeback_due() {
-            None => {
-                state.flusher_waits = true;
-                shared.dirty_due.wait(&mut state);
-            }
-            Some(due) if due > now => {
-                let left = Duration::from_nanos(due.since(now).0);
-                shared.dirty_due.wait_for(&mut state, left);
-            }
-            Some(_) => {
-                state.send(None, Event::Tick);
-                shared.settle(state);
-                state = shared.state.lock();
+        let due = state.core.writeback_due();
+        let left = due.map(|due| due.since(state.now()));
+        if left == Some(Nanos(0)) {
+            state.send(None, Event::Tick);
+            shared.settle(state);
+            state = shared.state.lock();
+            continue;
+        }
+        state.flusher_until = Some(due.unwrap_or(Nanos(u64::MAX)));
+        match left {
+            None => shared.dirty_due.wait(&mut state),
+            Some(left) => {
+                shared.dirty_due.wait_for(&mut state, Duration::from_nanos(left.0));
             }
         }
-        state.flusher_waits = false;
+        state.flusher_until = None;
     }
 }

@@ -225,7 +225,7 @@ impl Shared {
             }
             Written::Sync { errno } => state.send(None, Event::Synced { file: file.id, errno }),
         }
-        if state.flusher_waits || written.failed() {
+        if state.is_due_before_flusher(file.id) {
             self.dirty_due.notify_all();
         }
         if let Some(file) = state.write_ended(file) {

@@ -84,8 +84,8 @@ pub(crate) struct State {
     pub(crate) has_closed: bool,
     /// Writes and flushes in flight.
     pub(crate) writers: u32,
-    /// The flusher sleeps, as nothing is dirty or all that is dirty is being written.
-    pub(crate) flusher_waits: bool,
+    /// Until when the flusher sleeps, if it does.
+    pub(crate) flusher_until: Option<Nanos>,
     pub(crate) flusher_ends: bool,
     handles_made: u32,
     handles_free: Vec<HandleId>,
@@ -163,7 +163,7 @@ impl State {
             closed: false,
             has_closed: false,
             writers: 0,
-            flusher_waits: false,
+            flusher_until: None,
             flusher_ends: false,
             handles_made: 0,
             handles_free: Vec::new(),
@@ -242,6 +242,12 @@ impl State {
             hits.clear();
         }
         self.hits = hits;
+    }
+
+    /// Whether what `file` has to write is due before the flusher wakes.
+    pub(crate) fn is_due_before_flusher(&self, file: FileId) -> bool {
+        let due = self.core.file_writeback_due(file);
+        due.zip(self.flusher_until).is_some_and(|(due, until)| due < until)
     }
 
     /// Takes the background operations of events so far; the caller submits them.

@@ -1,6 +1,6 @@
 //! Writes: which pages are fetched first, what is bounded, what is dirty.
 
-use forerun_core::units::Nanos;
+use forerun_core::units::{FileId, Nanos};
 
 use super::World;
 use super::world::page;
@@ -241,6 +241,8 @@ fn a_page_that_is_old_is_written_and_synced_without_a_flush() {
     world.now = Nanos(60);
     world.dirty(2, 4, 1);
     assert_eq!(world.cache.writeback_due(), Some(Nanos(100)));
+    assert_eq!(world.cache.file_writeback_due(FileId(0)), Some(Nanos(100)));
+    assert_eq!(world.cache.file_writeback_due(FileId(1)), None, "it has nothing to write");
     assert_eq!(world.tick(39), "");
     assert_eq!(world.tick(1), "write 0..1, write 4..5");
     world.written(0, 1);

@@ -56,16 +56,6 @@ pub(crate) enum Written {
     Sync { errno: i32 },
 }
 
-impl Written {
-    /// Whether the store failed, for some page or the sync.
-    pub(crate) fn failed(self) -> bool {
-        match self {
-            Self::Pages { whole, count, .. } => whole < count,
-            Self::Sync { errno } => errno != 0,
-        }
-    }
-}
-
 impl Writeback {
     /// A write of `ids` from page `first` on; under the state's lock.
     pub(crate) fn pages(

@@ -7,9 +7,9 @@ use forerun_io::{
     store::memory::Memory,
     wrap::fault::{Fault, Faults},
 };
-use forerun_testkit::within;
+use forerun_testkit::{until, within};
 
-use crate::rig::{EIO, ENOSPC, Model, PAGE, failing, faulty, settings};
+use crate::rig::{self, EIO, ENOSPC, Model, PAGE, failing, faulty, settings};
 
 #[test]
 fn a_failed_write_is_reported_once_on_every_handle_and_written_again() {
@@ -45,6 +45,31 @@ fn after_a_failed_sync_the_bytes_are_written_again_before_the_next() {
     assert_eq!(file.flush(), Ok(()));
     assert_eq!(fault.counts().writes, writes + 1);
     assert_eq!(memory.contents()[..512], [1; 512]);
+}
+
+#[test]
+fn what_failed_is_written_and_synced_again_long_before_it_is_old() {
+    for faults in [failing(Some(EIO), None), failing(None, Some(EIO))] {
+        within(move || {
+            let dirty_age_max = Duration::from_secs(24 * 3_600);
+            let cache = Cache::new(Settings { dirty_age_max, ..settings(32) }).unwrap();
+            let (_, young) = rig::memory(&cache, 1_000);
+            young.write_at(&[1], 0).unwrap();
+            let (memory, fault, file) = faulty(&cache, 1_000);
+            // Meanwhile the flusher goes to sleep, until the other file is old.
+            for _ in 0..100 {
+                file.write_at(&[1; 1_000], 0).unwrap();
+                file.flush().unwrap();
+            }
+            fault.set(faults);
+            file.write_at(&[2; 1_000], 0).unwrap();
+            assert_eq!(file.flush(), Err(WriteError::Writeback { errno: EIO }));
+            let syncs = fault.counts().syncs;
+            fault.set(failing(None, None));
+            until(|| fault.counts().syncs > syncs && memory.contents() == [2; 1_000]);
+            young.flush().unwrap();
+        });
+    }
 }
 
 #[test]

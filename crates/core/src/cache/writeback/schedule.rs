@@ -70,6 +70,12 @@ impl Cache {
         self.dirty_files.iter().filter_map(|&file| self.due(file)).min()
     }
 
+    /// The same, for what `file` alone has to write.
+    #[must_use]
+    pub fn file_writeback_due(&self, file: FileId) -> Option<Nanos> {
+        self.dirty_files.get(&file).and_then(|&file| self.due(file))
+    }
+
     /// When `file` is to be written without another cause; while it moves, its next event tells.
     fn due(&self, file: FileId) -> Option<Nanos> {
         let writes = &self.file(file).writes;
