@@ -15,6 +15,7 @@ from fsspec.caching import BaseCache, register_cache
 
 from forerun import _hosts
 from forerun._forerun import clear_frames
+from forerun._loops import Loops
 from forerun._memory import LEAST, Memory
 from forerun._pool import Pool
 from forerun._report import Report
@@ -49,14 +50,15 @@ class _Counter:
 
 
 class ForerunCache(BaseCache):
-    """Reads ahead of each stream that it finds, by threads through the file's own fetcher.
+    """Reads ahead of each stream that it finds, through the file's own fetcher.
 
     Parameters
     ----------
     blocksize:
         Not used: windows are made for what the store was seen to do.
     fetcher:
-        Gives the bytes from its first argument to before its second; called by several threads.
+        Gives the bytes from its first argument to before its second; called by several threads, or
+        where fsspec made it of a coroutine, awaited in the file's event loop.
     size:
         Of the file, in bytes. Where it is not known nothing is kept.
     memory:
@@ -126,7 +128,7 @@ class ForerunCache(BaseCache):
         if readahead != _READAHEAD:
             # What cannot be is refused here, where it is given, at the least memory there may be.
             options = (min(self._own(), LEAST), self._request, self._connections, readahead)
-            Session(fetcher, 0, options, _pool, Counts(0))
+            Session(fetcher, 0, options, (_pool, _loops), Counts(0))
         _caches.add(self)
 
     def _fetch(self, start: int | None, end: int | None) -> bytes:
@@ -210,8 +212,9 @@ class ForerunCache(BaseCache):
                 # As below.
                 return self._session or self._begin()
             options = (size, self._request, self._connections, self._readahead)
+            workers, in_flight = (_pool, _loops), self._in_flight
             session = Session(
-                self.fetcher, self.size, options, _pool, counts, grant, self._in_flight, host
+                self.fetcher, self.size, options, workers, counts, grant, in_flight, host
             )
             ref = weakref.ref(session)
             if grant.size == 0:
@@ -343,10 +346,10 @@ def _count(name: str, value: int, most: int, least: int = 1) -> int:
 
 def _after_fork() -> None:
     """A child has no threads and may come from the middle of anything: it starts empty."""
-    global _beginning, _memory, _pool
+    global _beginning, _memory, _pool, _loops
     _beginning = threading.RLock()
     _memory = Memory(_memory.total)
-    _pool = Pool(_THREADS)
+    _pool, _loops = Pool(_WORKERS), Loops(_WORKERS)
     _hosts.after_fork()
     for cache in list(_caches):
         cache._session = None
@@ -361,7 +364,7 @@ _log = logging.getLogger("fsspec")
 # Options and their usual values, in their order.
 _OPTIONS: dict[str, object] = dict(ForerunCache.__init__.__kwdefaults__ or {})
 _PAGE = 8192
-_THREADS = 64
+_WORKERS = 64
 _NAMES = (
     "reads",
     "stalls",
@@ -378,7 +381,8 @@ _NAMES = (
 )
 _beginning = threading.RLock()
 _memory = Memory(1 << 30)
-_pool = Pool(_THREADS)
+_pool = Pool(_WORKERS)
+_loops = Loops(_WORKERS)
 _caches: weakref.WeakSet[ForerunCache] = weakref.WeakSet()
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,25 +1,32 @@
-"""One file's ranges, the reads that wait for them, and the threads that fetch them.
+"""One file's ranges, the reads that wait for them, and who fetches them: threads, or coroutines of
+the file's event loop.
 
-A signal's handler runs between any two steps of the main thread and may read files itself: every
-lock may be taken again by the thread that has it. What that thread is itself about to fetch a handler
-cannot wait for.
+A signal's handler runs between any two steps of the main thread and may read files itself, and so
+wait for any other thread: there are no locks here, and each count changes in one step. What its own
+thread is about to fetch a handler cannot wait for.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from fsspec.exceptions import FSTimeoutError
+
 from forerun import _forerun
+from forerun._loops import coroutine_of, loop_of
 from forerun._retry import WAITS, is_transient
 from forerun.errors import FetchError
 
 if TYPE_CHECKING:
+    from forerun._loops import Loops
     from forerun._memory import Grant
     from forerun._pool import Pool
 
@@ -30,37 +37,44 @@ Answer = bytes | BaseException | None
 logger = logging.getLogger("forerun")
 
 
-class InFlight:
-    """Fetches that threads of the pool make for one file, of all its sessions: `most` at a time.
+class Tokens:
+    """A number of them, to be taken and put back by any thread."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self, count: int) -> None:
+        # Each method of a deque is one step, which no other thread and no handler sees half of.
+        self._free = deque(range(count))
+
+    @property
+    def free(self) -> int:
+        """How many may be taken."""
+        return len(self._free)
+
+    def take(self) -> bool:
+        """Takes one, if there is one."""
+        try:
+            self._free.pop()
+        except IndexError:
+            return False
+        return True
+
+    def put_back(self) -> None:
+        """One that was taken may be taken again."""
+        self._free.append(0)
+
+
+class InFlight(Tokens):
+    """Fetches that are made ahead for one file, of all its sessions: so many at a time.
 
     A session that is closed leaves its fetches in flight, whose bytes take memory until they end.
     """
 
+    __slots__ = ("session",)
+
     def __init__(self, most: int) -> None:
-        self.most = most
+        super().__init__(most)
         self.session: Callable[[], Session | None] = _none
-        self._lock = threading.RLock()
-        self._count = 0
-
-    @property
-    def free(self) -> int:
-        """Fetches that may begin."""
-        return self.most - self._count
-
-    def begin(self) -> bool:
-        """Counts one, if it may begin."""
-        with self._lock:
-            # A handler's own, between the two, finds it counted.
-            self._count += 1
-            if self._count > self.most:
-                self._count -= 1
-                return False
-            return True
-
-    def end(self) -> None:
-        """One has ended."""
-        with self._lock:
-            self._count -= 1
 
 
 def _none() -> None:
@@ -78,27 +92,31 @@ class Counts:
 
 
 class Session:
-    """Decisions and bytes are in `_forerun.Ranges`; here is who fetches and who waits."""
+    """Decisions and bytes are in `_forerun.Ranges`; here is who fetches and who waits.
+
+    Each of its workers, a thread or a coroutine, makes one fetch after the other. A thread that
+    waits for bytes makes their fetch itself.
+    """
 
     def __init__(
         self,
         fetcher: Fetcher,
         size: int,
         options: tuple[int, int, int, str],
-        pool: Pool,
+        workers: tuple[Pool, Loops],
         counts: Counts,
         grant: Grant | None = None,
         in_flight: InFlight | None = None,
         host: _forerun.Host | None = None,
     ) -> None:
         self._fetcher = fetcher
-        self._pool = pool
+        self._coroutine = coroutine_of(fetcher)
+        self._pool, self._loops = workers
         self._counts = counts
         self._grant = grant
-        self._connections = options[2]
-        self._in_flight = in_flight or InFlight(self._connections)
-        self._lock = threading.RLock()
-        self._running = 0
+        connections = options[2]
+        self._in_flight = in_flight or InFlight(connections)
+        self._idle = Tokens(connections)
         self._errors: dict[int, BaseException] = {}
         self.ranges = _forerun.Ranges(size, *options, _Wake(self), host)
         if grant is not None:
@@ -132,71 +150,100 @@ class Session:
             read = again
 
     def start(self) -> None:
-        """Gives fetches that wait to threads, as far as there are connections."""
-        with self._lock:
-            room = min(self._connections - self._running, self._in_flight.free)
-            more = min(room, self.ranges.waiting())
-            if more <= 0:
+        """Begins workers for fetches that wait, as far as there are connections."""
+        for _ in range(min(self._in_flight.free, self.ranges.waiting())):
+            if not self._idle.take():
                 return
-            self._running += more
-        for _ in range(more):
-            if not self._pool.submit(_Work(self)):
-                with self._lock:
-                    self._running -= 1
+            if not self._begin(_Work(self)):
+                self._idle.put_back()
+
+    def _begin(self, work: _Work) -> bool:
+        loop = None if self._coroutine is None else loop_of(self._fetcher)
+        if loop is not None and self._loops.submit(loop, work.in_loop):
+            return True
+        return self._pool.submit(work)
 
     def work(self) -> bool:
-        """Makes a fetch that waits for a thread; whether there was one."""
-        job = None
-        with self._lock:
-            if self._in_flight.begin():
-                job = self.ranges.claim()
-                if job is None:
-                    self._in_flight.end()
-            if job is None:
-                self._running -= 1
-                return False
+        """A thread makes a fetch that waits; whether there was one."""
+        job = self._claim()
+        if job is None:
+            return False
         # An error is told to those who wait, and a thread goes on.
         try:
             self._run(job)
         finally:
-            self._in_flight.end()
+            self._end()
+        return True
+
+    async def work_in_loop(self) -> bool:
+        """As `work`, in the file's event loop."""
+        job = self._claim()
+        if job is None:
+            return False
+        try:
+            await self._run_in_loop(job)
+        finally:
+            self._end()
+        return True
+
+    def _claim(self) -> Job | None:
+        """A fetch that waits for a worker; without one, the worker ends."""
+        if self._in_flight.take():
+            job: Job | None = self.ranges.claim()
+            if job is not None:
+                return job
+            self._in_flight.put_back()
+        self._idle.put_back()
+        # One that has come to wait since found no idle worker.
+        self.start()
+        return None
+
+    def _end(self) -> None:
+        """A worker's fetch has ended."""
+        self._in_flight.put_back()
         if self.ranges.closed:
             # The next session had one fetch less until now.
             session = self._in_flight.session()
             if session is not None and session is not self:
                 session.start()
-        return True
 
     def fetch(self, start: int, end: int, number: int | None = None) -> bytes:
         """Exactly those bytes, from the fetcher, of the fetch `number` if it has one."""
-        data = self._fetched(start, end, number)
-        if not isinstance(data, bytes):
-            data = bytes(data)
-        got = len(data)
-        if got != end - start:
-            # A traceback is not to keep it: it may be all of a file.
-            del data
-            raise FetchError(
-                f"asked for bytes {start} to {end}, {end - start} of them, and got {got}: the "
-                "file changed, or its server does not serve ranges. Open it again, or with "
-                'cache_type="none"'
-            )
-        return data
-
-    def _fetched(self, start: int, end: int, number: int | None) -> bytes:
-        """What the fetcher gives, at the last attempt if the first ones fail for the moment."""
-        for wait in WAITS[: self._counts.retries]:
+        failures = 0
+        while True:
             try:
-                return self._fetcher(start, end)
+                return _exactly(start, end, self._fetcher(start, end))
             except Exception as error:
-                if self.ranges.closed or not is_transient(error) or _is_interrupt(error):
+                if _is_interrupt(error) or not self._is_made_again(failures, error, number):
                     raise
-                logger.debug("bytes %d to %d are asked for again: %r", start, end, error)
-            self._counts.retried += 1
-            if number is not None:
-                self.ranges.retried(number)
-            time.sleep(wait)
-        return self._fetcher(start, end)
+            time.sleep(WAITS[failures])
+            failures += 1
+
+    async def _fetch_in_loop(self, start: int, end: int, number: int) -> bytes:
+        """As `fetch`, in the file's event loop."""
+        assert self._coroutine is not None
+        failures = 0
+        while True:
+            try:
+                return _exactly(start, end, await self._coroutine(start, end))
+            except Exception as error:
+                if not self._is_made_again(failures, error, number):
+                    # As fsspec raises it in the thread that waits.
+                    if isinstance(error, asyncio.TimeoutError):
+                        raise FSTimeoutError from error
+                    raise
+            await asyncio.sleep(WAITS[failures])
+            failures += 1
+
+    def _is_made_again(self, failures: int, error: Exception, number: int | None) -> bool:
+        """Whether a fetch is, that met `error` after `failures`; it is counted then."""
+        if failures == self._counts.retries or self.ranges.closed or not is_transient(error):
+            return False
+        logger.debug("a fetch is made again: %r", error)
+        self._counts.retried += 1
+        if number is not None:
+            self.ranges.retried(number)
+        return True
 
     def _answer(self, read: int, start: int, end: int, gate: threading.Lock) -> bytes | bool:
         ranges = self.ranges
@@ -226,18 +273,37 @@ class Session:
         try:
             data = self.fetch(start, end, number)
         except BaseException as error:  # noqa: BLE001 - it is told to its readers.
-            woken = self.ranges.failed(number)
-            # An interrupt is of this thread alone: others who wait fetch for themselves.
-            if not _is_interrupt(error):
-                gates = self.ranges.gates
-                self._errors.update((read, error) for read in woken if read in gates)
-            self.ranges.wake(woken)
-            self.start()
-            logger.debug("bytes %d to %d could not be fetched: %r", start, end, error)
+            self._failed(job, error)
             return error
+        self._arrived(number, data)
+        return data
+
+    async def _run_in_loop(self, job: Job) -> None:
+        """As `_run`, in the file's event loop."""
+        number, start, end = job
+        try:
+            data = await self._fetch_in_loop(start, end, number)
+        except BaseException as error:
+            self._failed(job, error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self._arrived(number, data)
+
+    def _arrived(self, number: int, data: bytes) -> None:
         self.ranges.arrived(number, data)
         self.start()
-        return data
+
+    def _failed(self, job: Job, error: BaseException) -> None:
+        number, start, end = job
+        woken = self.ranges.failed(number)
+        # An interrupt is of this thread alone: others who wait fetch for themselves.
+        if not _is_interrupt(error):
+            gates = self.ranges.gates
+            self._errors.update((read, error) for read in woken if read in gates)
+        self.ranges.wake(woken)
+        self.start()
+        logger.debug("bytes %d to %d could not be fetched: %r", start, end, error)
 
 
 class _Wake:
@@ -257,7 +323,7 @@ class _Wake:
 
 
 class _Work:
-    """What a thread does for a session, as long as that lives."""
+    """What a worker does for a session, as long as that lives."""
 
     __slots__ = ("_session",)
 
@@ -270,6 +336,29 @@ class _Work:
             if session is None or not session.work():
                 return
             del session
+
+    async def in_loop(self) -> None:
+        while True:
+            session = self._session()
+            if session is None or not await session.work_in_loop():
+                return
+            del session
+
+
+def _exactly(start: int, end: int, data: bytes) -> bytes:
+    """`data`, if it is so long."""
+    if not isinstance(data, bytes):
+        data = bytes(data)
+    got = len(data)
+    if got != end - start:
+        # A traceback is not to keep it: it may be all of a file.
+        del data
+        raise FetchError(
+            f"asked for bytes {start} to {end}, {end - start} of them, and got {got}: the "
+            "file changed, or its server does not serve ranges. Open it again, or with "
+            'cache_type="none"'
+        )
+    return data
 
 
 def _is_interrupt(error: BaseException) -> bool:

@@ -97,7 +97,7 @@ def test_a_fault_gives_right_bytes_or_an_error(
             assert tuple(met) == served
         server.set(fault="none")
         # A read that joins a fetch from before fails with it.
-        until(lambda: file.cache._session._running == 0)
+        until(lambda: file.cache._session._idle.free == file.cache._connections)
         for start, end in READS:
             assert bool(read(file, start, end) == WHOLE[start:end]), (start, end)
 
