@@ -7,6 +7,7 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
@@ -99,7 +100,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         failure::note(&format!("a stack of {kib}K (ulimit -s) is too small, {least}K is needed"));
         return failure::FAILED;
     }
-    let words: Vec<OsString> = words.into_iter().collect();
+    let mut words: Vec<OsString> = words.into_iter().collect();
     let _ = commit();
     if let [_, first, second] = &words[..]
         && [["--version", "--json"], ["--json", "--version"]]
@@ -107,7 +108,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     {
         return version().map_or_else(|error| failure::tell(&error), |()| failure::DONE);
     }
-    if let Some(args) = run_alone(&words) {
+    if let Some(args) = run_alone(&mut words) {
         return program::run(&args).unwrap_or_else(|error| failure::tell(&error));
     }
     let parsed = definitions().try_get_matches_from(&words);
@@ -125,7 +126,25 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
             interrupt::install().and_then(|()| command.run()).map(|()| failure::DONE)
         }
     };
-    result.unwrap_or_else(|error| failure::tell(&error))
+    result.unwrap_or_else(|error| failure::tell(&meant(error, &words)))
+}
+
+/// `error`, with what its first word may have meant: commands that take files as well as commands
+/// below them take it for a file.
+fn meant(error: anyhow::Error, words: &[OsString]) -> anyhow::Error {
+    let hint = || {
+        let [_, command, word, ..] = words else { return None };
+        let (command, word) = (command.to_str()?, word.to_str()?);
+        let definitions = definitions();
+        let below = definitions.find_subcommand(command)?.get_subcommands();
+        let known: Vec<&str> = below.map(clap::Command::get_name).collect();
+        let is_meant = !Path::new(word).exists() && names::nearest(word, &known).is_some();
+        is_meant.then(|| names::hint(word, &known, &format!("forerun {command} --help")))
+    };
+    match hint() {
+        Some(hint) => failure::usage(format!("{}{hint}", failure::message(&error))),
+        None => error,
+    }
 }
 
 /// The commit that was built; the version where the build names none.
@@ -138,12 +157,17 @@ pub fn commit() -> &'static str {
 }
 
 /// The arguments of `run`, where `words` are such, by its definition alone: its program waits for
-/// it. What is refused here the definitions of all commands have to name.
-fn run_alone(words: &[OsString]) -> Option<program::Args> {
-    let words = words.get(1..).filter(|words| words.first().is_some_and(|name| name == "run"))?;
-    let matches =
-        program::Args::augment_args(clap::Command::new("run")).try_get_matches_from(words);
-    program::Args::from_arg_matches(&matches.ok()?).ok()
+/// it. What is refused here the definitions of all commands have to name. The program's own
+/// arguments, of which there may be very many, are moved out of `words` unread.
+fn run_alone(words: &mut Vec<OsString>) -> Option<program::Args> {
+    words.get(1).filter(|name| *name == "run")?;
+    let at = words.iter().position(|word| word == "--");
+    let own = at.map_or(words.len(), |at| (at + 2).min(words.len()));
+    let definition = program::Args::augment_args(clap::Command::new("run"));
+    let matches = definition.try_get_matches_from(&words[1..own]).ok()?;
+    let mut args = program::Args::from_arg_matches(&matches).ok()?;
+    args.words.extend(words.drain(own..));
+    Some(args)
 }
 
 /// The version as one JSON object.
@@ -280,6 +304,9 @@ mod tests {
         let rows: &[(&str, &[&str], bool)] = &[ // why, the words, whether it is
             ("a program",          &["run", "true"],                             true),
             ("flags",              &["run", "--limit", "1M", "--", "ls", "--x"], true),
+            ("its own end of flags", &["run", "grep", "-e", "--", "-x", "--"],    true),
+            ("two ends of flags",  &["run", "--", "grep", "--", "--stats"],      true),
+            ("an end of flags",    &["run", "--"],                               false),
             ("help",               &["run", "--help"],                           false),
             ("no program",         &["run"],                                     false),
             ("an unknown flag",    &["run", "--statss", "true"],                 false),
@@ -289,10 +316,16 @@ mod tests {
         ];
         for (why, words, is_parsed) in rows {
             let words = ["forerun"].iter().chain(*words).map(OsString::from).collect::<Vec<_>>();
-            assert_eq!(run_alone(&words).is_some(), *is_parsed, "{why}");
+            let alone = run_alone(&mut words.clone());
+            assert_eq!(alone.is_some(), *is_parsed, "{why}");
             let whole = definitions().try_get_matches_from(&words);
-            let is_run = whole.is_ok_and(|whole| whole.subcommand_name() == Some("run"));
-            assert_eq!(is_run, *is_parsed, "{why}: by all definitions");
+            let whole = whole.and_then(|matches| Cli::from_arg_matches(&matches));
+            let whole = match whole.map(|cli| cli.command) {
+                Ok(Command::Run(args)) => Some(args),
+                _ => None,
+            };
+            let program = |args: program::Args| args.words;
+            assert_eq!(alone.map(program), whole.map(program), "{why}: by all definitions");
         }
     }
 

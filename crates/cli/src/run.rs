@@ -5,15 +5,16 @@
 //! - Nothing is written to stdout: that is the program's. Statistics come after its end, on stderr
 //!   or in a file.
 
-use std::env;
 use std::ffi::OsString;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
+use std::{env, fs};
 
 use anyhow::{Context as _, Result};
 use forerun_console::failure::{note, usage};
 use forerun_console::{output, specs};
 use forerun_core::params::{Bytes, Param as _};
-use forerun_report::{quantity, remove_parts};
+use forerun_report::{plain, quantity, remove_parts};
 use forerun_steer::abilities::{Abilities, abilities};
 use forerun_steer::learn::{self, LearnSettings, Learning, store};
 use forerun_steer::run::{self, Ended, RunError, Settings};
@@ -67,7 +68,7 @@ pub(crate) struct Args {
     dry_run: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
-    words: Vec<OsString>,
+    pub(crate) words: Vec<OsString>,
 }
 
 /// The values of `--walks`.
@@ -158,6 +159,10 @@ impl Args {
     /// Which lists are used and learned. A file that is named has to be a list.
     fn learn(&self) -> Result<LearnSettings> {
         for path in &self.learned_files {
+            // It is read here, and again by the process that uses it: a pipe has its bytes once.
+            if fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo()) {
+                return Err(usage(format!("--learned-file {}: a pipe", path.display())));
+            }
             learn::read_file(path)?;
         }
         let learning = match (&self.learn, env::var("FORERUN_LEARN")) {
@@ -193,12 +198,16 @@ fn learning(text: &str) -> Result<Learning, String> {
     match text {
         "off" => Ok(Learning::Off),
         "auto" => Ok(Learning::Auto),
+        word if NO_NAMES.contains(&word) => Err("auto, off, or the name of a list".to_owned()),
         name => {
             let named = Learning::Named(name.to_owned());
             store::check_name(name).map(|()| named).map_err(|error| error.to_string())
         }
     }
 }
+
+/// What is meant for `auto` or `off`, and would make a list of that name.
+const NO_NAMES: [&str; 8] = ["on", "of", "no", "none", "yes", "true", "false", "aut"];
 
 /// The path of the shim.
 fn library() -> Result<PathBuf> {
@@ -242,7 +251,7 @@ fn plan(settings: &Settings, words: &[OsString], can: Abilities) -> String {
     format!(
         "program   {}\nobserved  {}\nstreams   {}: at most {} ahead of a reader, {} at a time, {} \
          in all\nwalks     {walks}\nlearned   {learned}\n",
-        words.join(" "),
+        plain::text(&plain::command(&words)),
         observed.join(", "),
         settings.readahead,
         show(settings.limit_bytes),

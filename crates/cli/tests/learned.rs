@@ -373,4 +373,6 @@ fn hostile_lists_open_nothing_but_files() {
     fs::write(here("broken.jsonl"), "{").unwrap();
     let words = ["run", "--learned-file", &here("broken.jsonl"), "--", "true"];
     assert!(refused(&home.forerun(&words).output().unwrap(), 1).contains("no learned list"));
+    let words = ["run", "--learned-file", fifo.to_str().unwrap(), "--", "true"];
+    assert!(refused(&home.forerun(&words).output().unwrap(), 2).contains("a pipe"));
 }

@@ -19,7 +19,7 @@ pub const PAGE_BYTES: u32 = 4096;
 #[must_use]
 pub fn split(text: &str) -> Vec<String> {
     let mut specs: Vec<String> = Vec::new();
-    for item in text.split(',') {
+    for item in text.split(',').map(str::trim) {
         let name = item.split(':').next().unwrap_or(item);
         match specs.last_mut() {
             Some(last) if name.contains('=') => {

@@ -68,6 +68,16 @@ impl Memory {
         Self { root: root.to_owned(), groups: groups::of_own(root, "memory") }
     }
 
+    /// The tightest limit of its groups, if they have any.
+    pub(crate) fn group_limit_bytes(&self) -> Option<u64> {
+        self.groups.iter().filter_map(Group::limit_bytes).min()
+    }
+
+    /// The free memory of the tightest of its groups now, where any has a limit.
+    pub(crate) fn group_free_bytes(&self) -> Option<u64> {
+        self.groups.iter().filter_map(Group::free_bytes).min()
+    }
+
     /// The free memory now: a few files of `/proc` and `/sys` are read.
     #[must_use]
     pub fn room(&self) -> Room {

@@ -42,6 +42,7 @@ use rustix::io::Errno;
 
 use crate::aside::{Aside, LEFT_AFTER};
 use crate::clock::{self, Clock, thread_time, timespec};
+use crate::memory::Memory;
 use crate::observe::poll::{Pause, PollBudget};
 use crate::observe::shim::{Ring, RingWriter};
 use crate::observe::{ObserverKind, Observers};
@@ -151,7 +152,11 @@ pub(crate) fn watch<P: Poller, S: Wire>(
     // Of a program that ends sooner nothing would be seen, unless it is asked for.
     let after = if run.is_reported { Nanos(0) } else { OBSERVED_AFTER };
     let first_pause = OBSERVED_AFTER.since(after);
-    let observe = |socket| observing::run(socket, pid, ring, make, seen, first_pause);
+    let observe = |socket| {
+        if run.is_reported || has_room(&Memory::here()) {
+            observing::run(socket, pid, ring, make, seen, first_pause);
+        }
+    };
     let (mut observe, mut observing) = (Some(observe), None);
     let mut gathering = Gathering::new(clock);
     let status = loop {
@@ -196,6 +201,11 @@ pub(crate) fn watch<P: Poller, S: Wire>(
     });
     program.leaves_files_after(left());
     Ok(Watched { status, ran, used, report })
+}
+
+/// Whether the program's control groups have room for an observing process beside it.
+fn has_room(memory: &Memory) -> bool {
+    memory.group_limit_bytes().is_none_or(|bytes| bytes >= GROUP_BYTES_MIN)
 }
 
 type Prepared = (Signals, Option<(Ring, RingWriter)>);
@@ -301,6 +311,8 @@ impl<S: Wire> Wire for Report<S> {
     }
 }
 
+/// Below this limit of its group a program is not observed, unless statistics are asked for.
+const GROUP_BYTES_MIN: u64 = 64 << 20;
 /// A program that ends sooner is not polled.
 const OBSERVED_AFTER: Nanos = Nanos::from_millis(2);
 /// The thread that answers is never blocked, but may have to wait for a processor.

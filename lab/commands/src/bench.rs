@@ -118,7 +118,7 @@ fn check(settings: &Settings) -> Result<()> {
 }
 
 /// A time, for the command line; a number alone is in seconds.
-fn seconds(text: &str) -> Result<Nanos, String> {
+pub(crate) fn seconds(text: &str) -> Result<Nanos, String> {
     let time = Nanos::parse(text).or_else(|| Nanos::parse(&format!("{text}s")));
     let valid = time.filter(|time| (TIME_MIN..=TIME_MAX).contains(time));
     valid.ok_or_else(|| "expected seconds, or a time such as 500ms, from 1ms to 24h".to_owned())

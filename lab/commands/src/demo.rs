@@ -49,8 +49,7 @@ use crate::bench::json_row;
 #[command(after_help = "Examples:\n  forerun demo\n  forerun demo --seconds 10 -o page.html")]
 pub struct Args {
     /// About how long the experiment with streams takes; the programs take as long, at most 12 s
-    #[arg(long, value_name = "N", default_value_t = 12,
-          value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(long, value_name = "S", default_value = "12", value_parser = seconds)]
     seconds: u32,
     /// Mount no volume: the programs' reads are emulated
     #[arg(long)]
@@ -132,6 +131,14 @@ fn programs_part(args: &Args, tell: &impl Fn(&str) -> Result<()>) -> Result<Gain
 }
 
 /// A line of the programs' table.
+/// Whole seconds, for the command line.
+fn seconds(text: &str) -> Result<u32, String> {
+    let time = crate::bench::seconds(text).ok().filter(|time| time.0.is_multiple_of(SECOND));
+    let whole = time.and_then(|time| u32::try_from(time.0 / SECOND).ok());
+    let whole = whole.filter(|seconds| (1..=3600).contains(seconds));
+    whole.ok_or_else(|| "expected whole seconds from 1 to 3600, or a time such as 1m".to_owned())
+}
+
 fn gain_row(what: &str, cells: [&str; 3]) -> String {
     let [kernel, forerun, times] = cells;
     format!("{what:<50} {kernel:>14} {forerun:>9}   {times}").trim_end().to_owned() + "\n"
@@ -195,6 +202,7 @@ fn model() -> Result<Target> {
 }
 
 /// The disk of the paper, with its cache off and commands of 512 KB.
+const SECOND: u64 = 1_000_000_000;
 const DEVICE: &str = "t7k250:cache=off";
 const OPENING: &str = "\
 Streams of 4 KB reads, interleaved at random on one handle, in real time. The disk is emulated:

@@ -173,7 +173,7 @@ pub(crate) fn sizes(flag: &str, text: &str) -> Result<Vec<Size>> {
         let values = ranges::values(item).unwrap_or_else(|| vec![item.to_owned()]);
         values.iter().map(|value| one(value)).collect()
     };
-    Ok(text.split(',').map(range).collect::<Result<Vec<_>>>()?.concat())
+    Ok(text.split(',').map(str::trim).map(range).collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// One cache size, or what it should look like.
@@ -194,19 +194,22 @@ pub(crate) fn memory(text: &str) -> Result<u64, String> {
 
 /// The hits of a cache, of all accesses.
 pub(crate) fn hits(text: &str) -> Result<Share, String> {
+    share(text).ok_or_else(|| "expected a share of the accesses, such as 90% or 0.9".to_owned())
+}
+
+/// The share of the keys of a trace that is followed.
+pub(crate) fn sample(text: &str) -> Result<Share, String> {
+    share(text).ok_or_else(|| "a share from 0.000001 to 1, such as 0.01 or 1%".to_owned())
+}
+
+/// A part of a whole, more than nothing and no more than all.
+fn share(text: &str) -> Option<Share> {
     let share = match Share::percent_of(text) {
         // A hundredth of what the number says.
         Some(percent) => Share::parse(percent).map(|share| Share { ppm: share.ppm / 100 }),
         None => Share::parse(text),
     };
-    let share = share.filter(|share| (1..=1_000_000).contains(&share.ppm));
-    share.ok_or_else(|| "expected a share of the accesses, such as 90% or 0.9".to_owned())
-}
-
-/// The share of the keys of a trace that is followed.
-pub(crate) fn sample(text: &str) -> Result<Share, String> {
-    let share = Share::parse(text).filter(|share| (1..=1_000_000).contains(&share.ppm));
-    share.ok_or_else(|| "a share from 0.000001 to 1".to_owned())
+    share.filter(|share| (1..=1_000_000).contains(&share.ppm))
 }
 
 /// Whether partitions change their sizes.
@@ -225,6 +228,7 @@ mod tests {
     fn policies_are_checked_and_all_is_every_one() {
         assert_eq!(policies("all", true).unwrap(), eviction::NAMES);
         assert_eq!(policies("lru,2q:kin=0.1", false).unwrap(), ["lru", "2q:kin=0.1"]);
+        assert_eq!(policies("lru, 2q:kin=0.1", false).unwrap(), ["lru", "2q:kin=0.1"]);
         assert_eq!(policies("belady,lru", true).unwrap(), ["belady", "lru"]);
         assert!(policies("belady,lru", false).is_err());
         for text in ["", "lur", "lru,", "lru:x=1", "2q:kin=x", "belady:x=1"] {
@@ -275,7 +279,9 @@ mod tests {
             assert_eq!(Size::parse(text).map(|size| size.pages(1_000)), pages, "{text}");
         }
         assert_eq!(Size::parse("1000%").unwrap().pages(u64::MAX), PAGES_MAX);
-        assert_eq!(sizes("--size", "1,2M,3%").unwrap().len(), 3);
+        assert_eq!(sizes("--size", "1,2M, 3%").unwrap().len(), 3);
+        assert_eq!(sample("10%"), sample("0.1"));
+        assert!(sample("0%").is_err() && sample("101%").is_err());
         assert!(sizes("--size", "1,,2").is_err());
         let pages =
             |text| sizes("--size", text).unwrap().into_iter().map(|size| size.pages(0)).collect();

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use forerun_report::Summary;
 use forerun_report::quantity::{self, ratio, seconds};
+use forerun_report::{Summary, plain};
 use forerun_steer::compare::{Kept, KeptReason, TimedRun};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ impl Way {
 /// The comparison as text.
 pub(super) fn text(args: &Args, comparison: &Comparison) -> String {
     let words: Vec<_> = args.words.iter().map(|word| word.to_string_lossy()).collect();
-    let program = forerun_console::failure::plain(&words.join(" "));
+    let program = forerun_console::failure::plain(&plain::command(&words));
     let runs = match args.runs {
         1 => "1 run of each way".to_owned(),
         runs => format!("{runs} runs of each way, in turns: median (min to max)"),

@@ -558,6 +558,8 @@ fn an_unknown_name_of_anything_is_answered_with_the_nearest_and_its_list() {
         (&["sim", "reap", "--device", "optain"],            "optane",       "sim reap --help"),
         (&["trace", "convert", QUICK, "x", "--to", "keyz"], "keys",         "sim --list-formats"),
         (&["vectors", &vectors, "--policy", "linux-2.6.23"], "linux-2.6.22", "sim --list-policies"),
+        (&["sim", "chek"],                                  "check",        "sim --help"),
+        (&["serve", "clt"],                                 "ctl",          "serve --help"),
         (&["bench", "straems"],                             "streams",      "bench --help"),
         (&["bench", "streams", "--device", "cluod"],        "cloud",        "sim --list-devices"),
         (&["bench", "streams", "--pattern", "disturbe:4"],  "disturb",      "bench streams --help"),

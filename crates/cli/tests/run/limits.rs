@@ -5,12 +5,12 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::getpid;
 
 use crate::rig::{Data, Reader, folder, holds, python, run, shim, stats};
-use forerun_testkit::{Sandbox, drop_from_cache, installed, skip};
+use forerun_testkit::{Sandbox, drop_from_cache, installed, skip, until};
 
 #[test]
 fn in_a_small_group_nothing_is_read_twice() {
@@ -35,6 +35,22 @@ fn in_a_small_group_nothing_is_read_twice() {
     assert_eq!(reader.end(), Some(0));
     let stats = stats(&record);
     assert!(own <= data.bytes + data.bytes / 20, "{own} bytes of {}: {stats}", data.bytes);
+}
+
+#[test]
+fn a_program_in_a_tight_group_has_it_for_itself() {
+    let test = "a_program_in_a_tight_group_has_it_for_itself";
+    // The observing process ends there, or polls by a thread of its own.
+    for (bytes, is_observed) in [(63 << 20, false), (64 << 20, true)] {
+        let Some(group) = Group::new(test, bytes) else { return };
+        let mut command = group.enter();
+        command.arg(env!("CARGO_BIN_EXE_forerun")).args(["run", "--learn", "off", "--", "cat"]);
+        let mut forerun = command.stdin(Stdio::piped()).spawn().expect("it starts");
+        let pid = forerun.id();
+        until(|| if is_observed { has_a_child_with_threads(pid) } else { has_lost_a_child(pid) });
+        drop(forerun.stdin.take());
+        assert!(forerun.wait().expect("it ends").success());
+    }
 }
 
 #[test]
@@ -239,6 +255,21 @@ impl Drop for Group {
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.folder);
     }
+}
+
+/// Whether a child of a process has ended and was waited for: its page faults are counted for the
+/// process.
+fn has_lost_a_child(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let faults = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(8));
+    faults.is_some_and(|faults| faults != "0")
+}
+
+/// Whether a child of a process has a thread beside its first one.
+fn has_a_child_with_threads(pid: u32) -> bool {
+    let has_threads =
+        |pid| fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|tasks| tasks.count() > 1);
+    children(pid).into_iter().any(has_threads)
 }
 
 fn children(pid: u32) -> Vec<u32> {

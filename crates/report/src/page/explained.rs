@@ -23,6 +23,7 @@ use super::summary::{seconds, share};
 use super::{ASSETS, fact, head_of};
 use crate::explanation::{ExplainedFile, Explanation};
 use crate::html::{Text, cut, figure_heads, figures, folded, prose, script_json, scrolled};
+use crate::plain;
 use crate::quantity::{bytes, count, date, figure, percent};
 use crate::record::Machine;
 use crate::shell;
@@ -59,7 +60,7 @@ pub fn explained(explanation: &Explanation, machine: &Machine, unix_seconds: u64
 fn opening(explanation: &Explanation) -> Markup {
     html! {
         p.lead {
-            code { (Text(explanation.command.join(" "))) }
+            code { (Text(plain::command(&explanation.command))) }
             " ran for " (seconds(explanation.seconds))
             " and ended with status " (explanation.status) ". It was seen to read "
             (bytes(explanation.bytes_read)) "; " (bytes(explanation.device_bytes))

@@ -17,6 +17,7 @@ use super::summary::seconds;
 use super::{ASSETS, PageError, body, head};
 use crate::gain::{Gain, Gains, ProgramRun};
 use crate::html::{Text, figure_heads, prose, scrolled};
+use crate::plain;
 use crate::quantity::{figure, percent, time};
 use crate::record::RunRecord;
 use crate::shell;
@@ -125,7 +126,7 @@ fn table(rows: &[Gain]) -> Markup {
                 th scope="row" {
                     (Text(&row.what))
                     @if !row.program.is_empty() {
-                        br; code.soft { (Text(row.program.join(" "))) }
+                        br; code.soft { (Text(plain::command(&row.program))) }
                     }
                 }
                 td.n data-head=(HEADS[0]) { (seconds(row.kernel.seconds)) }

@@ -4,6 +4,7 @@
 //! - Every record has its own list; missing values are left out.
 
 use crate::html::Text;
+use crate::plain;
 use crate::quantity::{bytes, date};
 use crate::record::RunRecord;
 use maud::{Markup, html};
@@ -35,7 +36,7 @@ fn repeat(record: &RunRecord) -> Markup {
     );
     let counted = format!("{} counted after {} to warm up", record.repeats, record.warm_up);
     let terms = [
-        ("Command", record.command.join(" "), true),
+        ("Command", plain::command(&record.command), true),
         ("Commit", record.commit.clone(), true),
         ("Date", date(record.date), false),
         ("Machine", machine_in_words, false),

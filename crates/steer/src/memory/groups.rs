@@ -31,26 +31,34 @@ pub(crate) enum Version {
 }
 
 impl Group {
+    /// The limit of its bytes, if it has one; version 1 says a number that no machine has.
+    pub(super) fn limit_bytes(&self) -> Option<u64> {
+        let limit = match self.version {
+            Version::One => self.number("memory.limit_in_bytes"),
+            Version::Two => {
+                let limits = [self.number("memory.max"), self.number("memory.high")];
+                limits.into_iter().flatten().min()
+            }
+        };
+        limit.filter(|bytes| *bytes < NO_LIMIT)
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.folder.join(name)).ok()
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.read(name).and_then(|text| text::number(&text))
+    }
+
     /// The bytes below its limit; `None` without a limit.
     pub(super) fn free_bytes(&self) -> Option<u64> {
-        let read = |name| fs::read_to_string(self.folder.join(name)).ok();
-        let number = |name| read(name).and_then(|text| text::number(&text));
-        let (limit, used, inactive, active) = match self.version {
-            Version::One => (
-                number("memory.limit_in_bytes"),
-                number("memory.usage_in_bytes"),
-                "total_inactive_file",
-                "total_active_file",
-            ),
-            Version::Two => (
-                [number("memory.max"), number("memory.high")].into_iter().flatten().min(),
-                number("memory.current"),
-                "inactive_file",
-                "active_file",
-            ),
+        let (used, inactive, active) = match self.version {
+            Version::One => ("memory.usage_in_bytes", "total_inactive_file", "total_active_file"),
+            Version::Two => ("memory.current", "inactive_file", "active_file"),
         };
-        let (limit, used) = (limit?, used?);
-        let stat = read("memory.stat").unwrap_or_default();
+        let (limit, used) = (self.limit_bytes()?, self.number(used)?);
+        let stat = self.read("memory.stat").unwrap_or_default();
         let pages = |key| text::under(&stat, key).unwrap_or(0);
         let reclaimable = pages(inactive).saturating_add(pages(active) / 2);
         Some(limit.saturating_sub(used.saturating_sub(reclaimable)))
@@ -101,6 +109,8 @@ fn has(list: &str, name: &str) -> bool {
     list.split(',').any(|one| one == name)
 }
 
+/// Limits from here on are none.
+const NO_LIMIT: u64 = 1 << 60;
 /// Groups are followed through so many levels.
 const DEPTH_MAX: usize = 64;
 

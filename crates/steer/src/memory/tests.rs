@@ -64,6 +64,9 @@ fn the_least_of_machine_and_groups_is_free() {
         let bound = group.map_or(Bound::Machine, |group| Bound::Group(fake.join(group)));
         assert_eq!(room.bound, bound, "{why}");
         assert_eq!(room.pressure, 0, "{why}");
+        let beyond = ["no limit", "beyond the machine"].contains(why);
+        let of_groups = Memory::below(&fake).group_free_bytes();
+        assert!(beyond || of_groups == group.map(|_| *free), "{why}: {of_groups:?}");
     }
 }
 

@@ -24,6 +24,7 @@ use super::{Poller, Report};
 use crate::aside::descriptors;
 use crate::aside::is_readable;
 use crate::clock::{Clock, timespec};
+use crate::memory::Memory;
 use crate::observe::Observers;
 use crate::observe::poll::{PAUSE_MAX, Pause, SCAN_PAUSE_MAX};
 use crate::observe::processes::ProcessTree;
@@ -53,7 +54,8 @@ pub(super) fn run<P: Poller, S: Wire>(
         for_poller.tid.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
         descriptors::detach();
         let tree = ProcessTree::new(pid, parent);
-        for_poller.poll(make(Observers::new(tree, ring)), first_pause);
+        let room = GroupRoom::of(Memory::here());
+        for_poller.poll(make(Observers::new(tree, ring)), first_pause, room);
         drop(has_finished);
     };
     if thread::Builder::new().name("poller".into()).spawn(poller).is_err() {
@@ -124,8 +126,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Polls until the program has ended.
-    fn poll(&self, mut poller: impl Poller, first_pause: Nanos) {
+    /// Polls until the program has ended, while there is `room`.
+    fn poll(&self, mut poller: impl Poller, first_pause: Nanos, mut room: GroupRoom) {
         let mut pause = Pause::of(first_pause);
         let mut has_given_up = false;
         loop {
@@ -143,6 +145,9 @@ impl Shared {
                 _ if is_over => {
                     poller.finish();
                     None
+                }
+                Woken::ToPoll { .. } if room.is_short() => {
+                    Some(Pause { time: room.pause, is_paying: true })
                 }
                 Woken::ToPoll { some_ended } => Some(poller.poll(some_ended)),
                 Woken::ToReap { left } => {
@@ -206,6 +211,36 @@ impl Shared {
     }
 }
 
+/// Whether the control groups of the program have room for polls. Where they have none a poll takes
+/// the pages of its code from the program, which takes them back, at a device's speed.
+struct GroupRoom {
+    memory: Memory,
+    clock: Clock,
+    /// When it is looked at again.
+    at: Nanos,
+    was_short: bool,
+    /// How long nothing is polled where it is short.
+    pause: Nanos,
+}
+
+impl GroupRoom {
+    fn of(memory: Memory) -> Self {
+        let (clock, at) = (Clock::start(), Nanos(0));
+        Self { memory, clock, at, was_short: false, pause: SCAN_PAUSE_MAX }
+    }
+
+    /// Whether there is too little now; looked at no more often than that costs little.
+    fn is_short(&mut self) -> bool {
+        let now = self.clock.now();
+        if now >= self.at {
+            self.at = now + ROOM_EVERY;
+            let free = self.memory.group_free_bytes();
+            self.was_short = free.is_some_and(|bytes| bytes < ROOM_BYTES_MIN);
+        }
+        self.was_short
+    }
+}
+
 /// Keeps the message of the first panic, which nothing could read on stderr.
 fn keep_panics(bug: Arc<Mutex<Option<String>>>) {
     panic::set_hook(Box::new(move |panic| {
@@ -219,6 +254,9 @@ pub(super) const END: u8 = 1;
 /// The program is stopped, and so is the process that waits for it, until it is continued.
 pub(super) const STOPPED: u8 = 2;
 pub(super) const CONTINUED: u8 = 3;
+/// Some times what a poll uses of memory.
+const ROOM_BYTES_MIN: u64 = 32 << 20;
+const ROOM_EVERY: Nanos = Nanos::from_millis(20);
 const STOPPED_LOOKS_EVERY: Nanos = Nanos::from_millis(10);
 /// Processes whose end cuts a pause short.
 const ENDS_MAX: usize = 64;
@@ -231,6 +269,8 @@ mod tests {
     use std::process::{Child, Command};
 
     use rustix::process::getpid;
+
+    use forerun_testkit::Scratch;
 
     use super::*;
     use crate::observe::access::recording::RecordingSink;
@@ -247,7 +287,10 @@ mod tests {
     impl Poller for Faulty<'_> {
         fn observers(&self) -> &Observers {
             self.waits_left.set(self.waits_left.get() - 1);
-            self.shared.is_over.store(self.waits_left.get() == 0, Ordering::Relaxed);
+            if self.waits_left.get() == 0 {
+                self.shared.is_over.store(true, Ordering::Relaxed);
+                rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes()).unwrap();
+            }
             &self.observers
         }
 
@@ -330,19 +373,52 @@ mod tests {
         let calls = Arc::default();
         let poller =
             Paying { observers, shared: Arc::clone(&shared), process, calls: Arc::clone(&calls) };
-        shared.poll(poller, Nanos(0));
+        shared.poll(poller, Nanos(0), GroupRoom::of(Memory::here()));
         assert_eq!(*calls.lock().unwrap(), ["holds", "reaps", "finishes"]);
     }
 
-    #[test]
-    fn a_poller_that_has_panicked_is_not_polled_again() {
+    /// How often a poller is polled that has a fault, in four waits for its next poll.
+    fn polls_of_faulty(room: GroupRoom) -> u32 {
         let wake = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         let shared = Shared { wake, is_over: AtomicBool::new(false), tid: 0.into() };
         let (observers, polls) =
             (Observers::new(ProcessTree::new(getpid(), None), None), Cell::new(0));
-        let waits_left = Cell::new(4);
-        let faulty = Faulty { observers, shared: &shared, waits_left, polls: &polls };
-        shared.poll(faulty, Nanos(0));
-        assert_eq!(polls.get(), 1);
+        let faulty = Faulty { observers, shared: &shared, waits_left: Cell::new(4), polls: &polls };
+        shared.poll(faulty, Nanos(0), room);
+        polls.get()
+    }
+
+    #[test]
+    fn a_poller_that_has_panicked_is_not_polled_again() {
+        assert_eq!(polls_of_faulty(GroupRoom::of(Memory::here())), 1);
+    }
+
+    #[test]
+    fn a_group_that_has_no_room_is_not_polled_in_and_soon_is_again() {
+        let used = |mib: u64| (mib << 20).to_string();
+        let limit = used(100);
+        let files = [
+            ("proc/self/cgroup", "0::/a\n"),
+            ("proc/self/mountinfo", "41 31 0:38 / /cg rw - cgroup2 cgroup2 rw\n"),
+            ("cg/a/memory.max", &limit),
+        ];
+        let fake = Scratch::of("group-room", &files);
+        let of = |mib| {
+            fs::write(fake.join("cg/a/memory.current"), used(mib)).unwrap();
+            GroupRoom::of(Memory::below(&fake))
+        };
+        let mut room = of(69);
+        assert!(room.is_short());
+        assert!(!of(68).is_short());
+        // It counts until it is looked at again.
+        fs::write(fake.join("cg/a/memory.current"), used(0)).unwrap();
+        room.at = Nanos(u64::MAX);
+        assert!(room.is_short());
+        room.at = Nanos(0);
+        assert!(!room.is_short());
+        assert_eq!(polls_of_faulty(of(68)), 1);
+        let mut room = of(69);
+        room.pause = Nanos(0);
+        assert_eq!(polls_of_faulty(room), 0);
     }
 }
