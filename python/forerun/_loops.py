@@ -2,13 +2,14 @@
 
     any thread --call_soon_threadsafe--> the loop's thread: one turn begins many coroutines
 
-The loop's thread takes no lock that a thread may hold while a signal's handler of it runs: such a
-handler may itself wait for the loop.
+The loop's thread takes no lock of this package: a thread may hold one while a signal's handler of it
+runs, and that may wait for the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -50,14 +51,24 @@ class Loops:
     def submit(self, loop: AbstractEventLoop, task: Task) -> bool:
         """Has ``loop`` run ``task``, which handles its own errors; whether it still runs."""
         try:
-            loop.call_soon_threadsafe(self._enter, loop, task)
+            # What is set where a fetch is found is not to be seen in it.
+            context = contextvars.Context()
+            loop.call_soon_threadsafe(self._enter, loop, task, context=context)
         except RuntimeError:
+            # A signal's handler may raise the same class.
+            if not loop.is_closed():
+                raise
+            self._turns.pop(loop, None)
             return False
         return True
 
     def _enter(self, loop: AbstractEventLoop, task: Task) -> None:
         turns = self._turns.get(loop)
         if turns is None:
+            # Tasks that never end keep a loop that has ended.
+            for other in list(self._turns):
+                if other.is_closed():
+                    self._turns.pop(other, None)
             turns = self._turns[loop] = _Turns(self._most)
         turns.waiting.append(task)
         turns.begin()
@@ -75,7 +86,7 @@ class _Turns:
         while self.waiting and len(self._running) < self._most:
             running = asyncio.get_running_loop().create_task(self.waiting.popleft()())
             self._running.add(running)
-            running.add_done_callback(self._ended)
+            running.add_done_callback(self._ended, context=contextvars.Context())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)

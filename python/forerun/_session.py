@@ -2,8 +2,8 @@
 the file's event loop.
 
 A signal's handler runs between any two steps of the main thread and may read files itself, and so
-wait for any other thread: there are no locks here, and each count changes in one step. What its own
-thread is about to fetch a handler cannot wait for.
+wait for any other thread: there are no locks here, and what is taken is taken in one step. What its
+own thread is about to fetch a handler cannot wait for.
 """
 
 from __future__ import annotations
@@ -154,8 +154,14 @@ class Session:
         for _ in range(min(self._in_flight.free, self.ranges.waiting())):
             if not self._idle.take():
                 return
-            if not self._begin(_Work(self)):
-                self._idle.put_back()
+            work = _Work(self, self._idle)
+            try:
+                has_begun = self._begin(work)
+            except BaseException:
+                work.end()
+                raise
+            if not has_begun:
+                work.end()
 
     def _begin(self, work: _Work) -> bool:
         loop = None if self._coroutine is None else loop_of(self._fetcher)
@@ -192,14 +198,11 @@ class Session:
             job: Job | None = self.ranges.claim()
             if job is not None:
                 return job
-            self._in_flight.put_back()
-        self._idle.put_back()
-        # One that has come to wait since found no idle worker.
-        self.start()
+            self._end()
         return None
 
     def _end(self) -> None:
-        """A worker's fetch has ended."""
+        """A worker has one fetch less in flight."""
         self._in_flight.put_back()
         if self.ranges.closed:
             # The next session had one fetch less until now.
@@ -323,26 +326,49 @@ class _Wake:
 
 
 class _Work:
-    """What a worker does for a session, as long as that lives."""
+    """What a worker does for a session, as long as that lives, and its token."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_idle", "_session", "_token")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, idle: Tokens) -> None:
         self._session = weakref.ref(session)
+        self._idle = idle
+        self._token = [None]
 
     def __call__(self) -> None:
-        while True:
-            session = self._session()
-            if session is None or not session.work():
-                return
-            del session
+        try:
+            while True:
+                session = self._session()
+                if session is None or not session.work():
+                    break
+                del session
+        finally:
+            self.end()
+        self._start(session)
 
     async def in_loop(self) -> None:
-        while True:
-            session = self._session()
-            if session is None or not await session.work_in_loop():
-                return
-            del session
+        try:
+            while True:
+                session = self._session()
+                if session is None or not await session.work_in_loop():
+                    break
+                del session
+        finally:
+            self.end()
+        self._start(session)
+
+    def end(self) -> None:
+        """Puts its token back, once."""
+        try:
+            self._token.pop()
+        except IndexError:
+            return
+        self._idle.put_back()
+
+    def _start(self, session: Session | None) -> None:
+        # A fetch that has come to wait since found no idle worker.
+        if session is not None:
+            session.start()
 
 
 def _exactly(start: int, end: int, data: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import os
 import signal
@@ -23,22 +24,29 @@ from forerun._loops import Loops, coroutine_of, loop_of
 SIZE = 64 * MIB
 
 
+class Flights:
+    """How many fetches are in flight, and at most were."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+
 class AsyncFile:
     """A file as asynchronous file systems have them; its fetches end once `go_on` is set."""
 
-    def __init__(self, size: int = SIZE) -> None:
+    def __init__(self, size: int = SIZE, flights: Flights | None = None) -> None:
         self.size = size
+        self.flights = flights or Flights()
         self.loop: Any = get_loop()
         self.go_on = threading.Event()
         self.go_on.set()
         self.begun: list[tuple[int, int]] = []
-        self.in_flight = self.most = 0
         self.errors: dict[int, Exception] = {}
 
     async def _fetch(self, start: int, end: int) -> bytes:
         self.begun.append((start, end))
-        self.in_flight += 1
-        self.most = max(self.most, self.in_flight)
+        self.flights.now += 1
+        self.flights.most = max(self.flights.most, self.flights.now)
         try:
             await asyncio.sleep(0.001)
             while not self.go_on.is_set():
@@ -47,7 +55,7 @@ class AsyncFile:
                 raise self.errors.pop(start)
             return content(start, end)
         finally:
-            self.in_flight -= 1
+            self.flights.now -= 1
 
     fetch = sync_wrapper(_fetch)
 
@@ -71,7 +79,7 @@ def test_ranges_are_fetched_together_and_without_threads() -> None:
     cache = file.cache(connections=32, readahead="off")
     before = set(threading.enumerate())
     cache.will_need(apart(24))
-    until(lambda: file.in_flight == 24)
+    until(lambda: file.flights.now == 24)
     assert set(threading.enumerate()) <= before
     file.go_on.set()
     for start, end in apart(24):
@@ -85,29 +93,30 @@ def test_connections_bound_what_is_in_flight() -> None:
     file.go_on.clear()
     cache = file.cache(connections=3, readahead="off")
     cache.will_need(apart(24))
-    until(lambda: file.in_flight == 3)
+    until(lambda: file.flights.now == 3)
     cache.close()
     # The next session has no more of them than the first one leaves.
     cache.will_need(apart(2))
     file.go_on.set()
     for start, end in apart(24):
         assert right(cache, start, end)
-    assert file.most <= 4, "three, and the reader's own"
+    assert file.flights.most <= 4, "three, and the reader's own"
     cache.close()
 
 
 def test_all_files_of_a_loop_share_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forerun._cache, "_loops", Loops(4))
-    files = [AsyncFile() for _ in range(3)]
+    flights = Flights()
+    files = [AsyncFile(flights=flights) for _ in range(3)]
     caches = [file.cache(readahead="off") for file in files]
     for file, cache in zip(files, caches, strict=True):
         file.go_on.clear()
         cache.will_need(apart(3))
-    until(lambda: sum(file.in_flight for file in files) == 4)
+    until(lambda: flights.now == 4)
     for file in files:
         file.go_on.set()
-    until(lambda: [len(file.begun) for file in files] == [3, 3, 3])
-    assert sum(file.most for file in files) <= 4 + 3
+    until(lambda: [len(file.begun) for file in files] == [3, 3, 3] and flights.now == 0)
+    assert flights.most == 4
     for cache in caches:
         assert right(cache, 0, 64 * KIB)
         cache.close()
@@ -118,7 +127,7 @@ def test_what_fails_for_a_moment_is_requested_again() -> None:
     cache = file.cache(readahead="off")
     file.go_on.clear()
     cache.will_need([(0, 64 * KIB)])
-    until(lambda: file.in_flight == 1)
+    until(lambda: file.flights.now == 1)
     file.errors = {0: ConnectionError("once")}
     file.go_on.set()
     assert right(cache, 0, 64 * KIB)
@@ -177,6 +186,75 @@ def test_only_what_fsspec_has_wrapped_is_awaited() -> None:
     assert loop_of(file.fetch) is None
 
 
+def test_a_fetch_that_is_cancelled_leaves_its_connection() -> None:
+    file = AsyncFile()
+    file.go_on.clear()
+    cache = file.cache(connections=2, readahead="off")
+    cache.will_need(apart(2))
+    until(lambda: file.flights.now == 2)
+    turns = forerun._cache._loops._turns[file.loop]
+    for running in list(turns._running):
+        file.loop.call_soon_threadsafe(running.cancel)
+    until(lambda: file.flights.now == 0)
+    file.go_on.set()
+    session = cache._session
+    assert session is not None
+    until(lambda: session._idle.free == 2 and session._in_flight.free == 2)
+    cache.will_need([(20 * MIB, 20 * MIB + 64 * KIB)])
+    until(lambda: file.begun[-1] == (20 * MIB, 20 * MIB + 64 * KIB))
+    for start, end in apart(2):
+        assert right(cache, start, end)
+    cache.close()
+
+
+def test_what_is_set_where_a_fetch_is_found_is_not_seen_in_it() -> None:
+    place = contextvars.ContextVar("place", default="none")
+    met = []
+
+    class Seen(AsyncFile):
+        async def _fetch(self, start: int, end: int) -> bytes:
+            met.append(place.get())
+            return content(start, end)
+
+        fetch = sync_wrapper(_fetch)
+
+    place.set("the reader's")
+    cache = Seen().cache(readahead="off")
+    cache.will_need(apart(2))
+    until(lambda: len(met) == 2)
+    assert met == ["none", "none"]
+    cache.close()
+
+
+def a_handlers_error_is_no_end_of_the_loop() -> None:
+    """It is raised as the loop is woken, once the task is already there."""
+    file = AsyncFile()
+    cache = file.cache(connections=2, readahead="off")
+    assert right(cache, 0, 100)
+    file.go_on.clear()
+    loop, write = file.loop, file.loop._write_to_self
+
+    def late() -> None:
+        loop._write_to_self = write
+        write()
+        raise TimeoutRuntimeError
+
+    loop._write_to_self = late
+    with pytest.raises(TimeoutRuntimeError):
+        cache.will_need(apart(3))
+    session = cache._session
+    assert session is not None
+    file.go_on.set()
+    cache.will_need(apart(4))
+    for start, end in apart(4):
+        assert right(cache, start, end)
+    until(lambda: session._idle.free == 2 and session._in_flight.free == 2)
+
+
+class TimeoutRuntimeError(RuntimeError):
+    """What a handler may raise."""
+
+
 def handlers_wait_for_the_loop() -> None:
     """A handler reads a file of the loop that the thread it interrupts gives work to."""
     reads = 0
@@ -218,7 +296,7 @@ def a_process_that_ends_says_nothing() -> None:
     file.go_on.clear()
     cache = file.cache(readahead="off")
     cache.will_need(apart(24))
-    until(lambda: file.in_flight > 0)
+    until(lambda: file.flights.now > 0)
     child = os.fork()
     if child == 0:
         cache.will_need(apart(24))
@@ -228,7 +306,11 @@ def a_process_that_ends_says_nothing() -> None:
 
 @pytest.mark.parametrize(
     "scene",
-    [handlers_wait_for_the_loop, a_process_that_ends_says_nothing],
+    [
+        a_handlers_error_is_no_end_of_the_loop,
+        a_process_that_ends_says_nothing,
+        handlers_wait_for_the_loop,
+    ],
     ids=lambda scene: scene.__name__,
 )
 def test_a_process_does_well_where(scene: Callable[[], None]) -> None:

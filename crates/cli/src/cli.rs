@@ -139,7 +139,8 @@ fn meant(error: anyhow::Error, words: &[OsString]) -> anyhow::Error {
         let below = definitions.find_subcommand(command)?.get_subcommands();
         let known: Vec<&str> = below.map(clap::Command::get_name).collect();
         let is_given = known.contains(&word) || Path::new(word).exists();
-        let is_meant = !is_given && names::nearest(word, &known).is_some();
+        let is_refused = !is_given && failure::message(&error).contains(word);
+        let is_meant = is_refused && names::nearest(word, &known).is_some();
         is_meant.then(|| names::hint(word, &known, &format!("forerun {command} --help")))
     };
     match hint() {

@@ -246,8 +246,8 @@ impl State {
 
     /// Whether what `file` has to write is due before the flusher wakes.
     pub(crate) fn is_due_before_flusher(&self, file: FileId) -> bool {
-        let due = self.core.file_writeback_due(file);
-        due.zip(self.flusher_until).is_some_and(|(due, until)| due < until)
+        self.flusher_until
+            .is_some_and(|until| self.core.file_writeback_due(file).is_some_and(|due| due < until))
     }
 
     /// Takes the background operations of events so far; the caller submits them.

@@ -153,8 +153,10 @@ pub(crate) fn watch<P: Poller, S: Wire>(
     let after = if run.is_reported { Nanos(0) } else { OBSERVED_AFTER };
     let first_pause = OBSERVED_AFTER.since(after);
     let observe = |socket| {
-        if run.is_reported || has_room(&Memory::here()) {
-            observing::run(socket, pid, ring, make, seen, first_pause);
+        // What is asked for is observed, whatever it takes.
+        let memory = (!run.is_reported).then(Memory::here);
+        if memory.as_ref().is_none_or(has_room) {
+            observing::run(socket, pid, ring, make, seen, first_pause, memory);
         }
     };
     let (mut observe, mut observing) = (Some(observe), None);
@@ -180,7 +182,10 @@ pub(crate) fn watch<P: Poller, S: Wire>(
             observing = Aside::start(observe).ok();
             signals.waker = observing.as_ref().map(Aside::pid);
         }
-        observing.take_if(Aside::has_ended);
+        if observing.take_if(Aside::has_ended).is_some() {
+            // Its number may become that of another process.
+            signals.waker = None;
+        }
         if let Some(signal) = stopped {
             stops::follow(signal, &program, &mut signals, &mut observing);
             observing.iter().for_each(Aside::go_on);

@@ -130,7 +130,6 @@ fn programs_part(args: &Args, tell: &impl Fn(&str) -> Result<()>) -> Result<Gain
     Ok(gains)
 }
 
-/// A line of the programs' table.
 /// Whole seconds, for the command line.
 fn seconds(text: &str) -> Result<u32, String> {
     let time = crate::bench::seconds(text).ok().filter(|time| time.0.is_multiple_of(SECOND));
@@ -139,6 +138,7 @@ fn seconds(text: &str) -> Result<u32, String> {
     whole.ok_or_else(|| "expected whole seconds from 1 to 3600, or a time such as 1m".to_owned())
 }
 
+/// A line of the programs' table.
 fn gain_row(what: &str, cells: [&str; 3]) -> String {
     let [kernel, forerun, times] = cells;
     format!("{what:<50} {kernel:>14} {forerun:>9}   {times}").trim_end().to_owned() + "\n"
@@ -201,8 +201,8 @@ fn model() -> Result<Target> {
     Target::model(DEVICE, SEED)
 }
 
-/// The disk of the paper, with its cache off and commands of 512 KB.
 const SECOND: u64 = 1_000_000_000;
+/// The disk of the paper, with its cache off and commands of 512 KB.
 const DEVICE: &str = "t7k250:cache=off";
 const OPENING: &str = "\
 Streams of 4 KB reads, interleaved at random on one handle, in real time. The disk is emulated:

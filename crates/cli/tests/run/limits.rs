@@ -45,7 +45,9 @@ fn a_program_in_a_tight_group_has_it_for_itself() {
         let Some(group) = Group::new(test, bytes) else { return };
         let mut command = group.enter();
         command.arg(env!("CARGO_BIN_EXE_forerun")).args(["run", "--learn", "off", "--", "cat"]);
-        let mut forerun = command.stdin(Stdio::piped()).spawn().expect("it starts");
+        // A file would be closed by a child of a moment.
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut forerun = command.spawn().expect("it starts");
         let pid = forerun.id();
         until(|| if is_observed { has_a_child_with_threads(pid) } else { has_lost_a_child(pid) });
         drop(forerun.stdin.take());

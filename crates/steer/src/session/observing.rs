@@ -23,7 +23,7 @@ use rustix::thread::gettid;
 use super::{Poller, Report};
 use crate::aside::descriptors;
 use crate::aside::is_readable;
-use crate::clock::{Clock, timespec};
+use crate::clock::{Clock, thread_time, timespec};
 use crate::memory::Memory;
 use crate::observe::Observers;
 use crate::observe::poll::{PAUSE_MAX, Pause, SCAN_PAUSE_MAX};
@@ -34,7 +34,8 @@ use crate::open::is_listing;
 use crate::wire::{Wire, to_bytes};
 
 /// Observes the program `pid`, a child of the parent of this process, until a message comes by
-/// `socket`, and answers with what was seen. The first poll comes after `first_pause`.
+/// `socket`, and answers with what was seen. The first poll comes after `first_pause`; polls come
+/// while there is `room`, if that is given.
 pub(super) fn run<P: Poller, S: Wire>(
     mut socket: UnixStream,
     pid: Pid,
@@ -42,6 +43,7 @@ pub(super) fn run<P: Poller, S: Wire>(
     make: impl FnOnce(Observers) -> P + Send + 'static,
     seen: impl Fn() -> (S, u64),
     first_pause: Nanos,
+    room: Option<Memory>,
 ) {
     let Ok(wake) = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK) else { return };
     let shared = Arc::new(Shared { wake, is_over: AtomicBool::new(false), tid: 0.into() });
@@ -54,8 +56,10 @@ pub(super) fn run<P: Poller, S: Wire>(
         for_poller.tid.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
         descriptors::detach();
         let tree = ProcessTree::new(pid, parent);
-        let room = GroupRoom::of(Memory::here());
-        for_poller.poll(make(Observers::new(tree, ring)), first_pause, room);
+        let mut room = room.map(GroupRoom::of);
+        if for_poller.has_room(&tree, &mut room) {
+            for_poller.poll(make(Observers::new(tree, ring)), first_pause, room);
+        }
         drop(has_finished);
     };
     if thread::Builder::new().name("poller".into()).spawn(poller).is_err() {
@@ -126,8 +130,19 @@ struct Shared {
 }
 
 impl Shared {
-    /// Polls until the program has ended, while there is `room`.
-    fn poll(&self, mut poller: impl Poller, first_pause: Nanos, mut room: GroupRoom) {
+    /// Waits until there is room; false where the program has ended by then.
+    fn has_room(&self, tree: &ProcessTree, room: &mut Option<GroupRoom>) -> bool {
+        while let Some(pause) = room.as_mut().and_then(GroupRoom::pause) {
+            self.wait(tree, pause);
+            if self.is_over.load(Ordering::Relaxed) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Polls until the program has ended, while there is `room`, if that is given.
+    fn poll(&self, mut poller: impl Poller, first_pause: Nanos, mut room: Option<GroupRoom>) {
         let mut pause = Pause::of(first_pause);
         let mut has_given_up = false;
         loop {
@@ -146,10 +161,10 @@ impl Shared {
                     poller.finish();
                     None
                 }
-                Woken::ToPoll { .. } if room.is_short() => {
-                    Some(Pause { time: room.pause, is_paying: true })
+                Woken::ToPoll { some_ended } => {
+                    let pause = room.as_mut().and_then(GroupRoom::pause);
+                    Some(pause.unwrap_or_else(|| poller.poll(some_ended)))
                 }
-                Woken::ToPoll { some_ended } => Some(poller.poll(some_ended)),
                 Woken::ToReap { left } => {
                     poller.reap();
                     Some(Pause { time: left, is_paying: true })
@@ -229,15 +244,16 @@ impl GroupRoom {
         Self { memory, clock, at, was_short: false, pause: SCAN_PAUSE_MAX }
     }
 
-    /// Whether there is too little now; looked at no more often than that costs little.
-    fn is_short(&mut self) -> bool {
-        let now = self.clock.now();
+    /// The pause where there is too little now; looked at no more often than that costs little.
+    fn pause(&mut self) -> Option<Pause> {
+        let (now, began) = (self.clock.now(), thread_time());
         if now >= self.at {
-            self.at = now + ROOM_EVERY;
             let free = self.memory.group_free_bytes();
             self.was_short = free.is_some_and(|bytes| bytes < ROOM_BYTES_MIN);
+            let cost = thread_time().since(began);
+            self.at = now + ROOM_EVERY.max(Nanos(cost.0.saturating_mul(ROOM_ONE_IN)));
         }
-        self.was_short
+        self.was_short.then_some(Pause { time: self.pause, is_paying: true })
     }
 }
 
@@ -257,6 +273,8 @@ pub(super) const CONTINUED: u8 = 3;
 /// Some times what a poll uses of memory.
 const ROOM_BYTES_MIN: u64 = 32 << 20;
 const ROOM_EVERY: Nanos = Nanos::from_millis(20);
+/// The part of a processor that looks at the room may use.
+const ROOM_ONE_IN: u64 = 200;
 const STOPPED_LOOKS_EVERY: Nanos = Nanos::from_millis(10);
 /// Processes whose end cuts a pause short.
 const ENDS_MAX: usize = 64;
@@ -373,12 +391,12 @@ mod tests {
         let calls = Arc::default();
         let poller =
             Paying { observers, shared: Arc::clone(&shared), process, calls: Arc::clone(&calls) };
-        shared.poll(poller, Nanos(0), GroupRoom::of(Memory::here()));
+        shared.poll(poller, Nanos(0), None);
         assert_eq!(*calls.lock().unwrap(), ["holds", "reaps", "finishes"]);
     }
 
     /// How often a poller is polled that has a fault, in four waits for its next poll.
-    fn polls_of_faulty(room: GroupRoom) -> u32 {
+    fn polls_of_faulty(room: Option<GroupRoom>) -> u32 {
         let wake = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         let shared = Shared { wake, is_over: AtomicBool::new(false), tid: 0.into() };
         let (observers, polls) =
@@ -390,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_poller_that_has_panicked_is_not_polled_again() {
-        assert_eq!(polls_of_faulty(GroupRoom::of(Memory::here())), 1);
+        assert_eq!(polls_of_faulty(None), 1);
     }
 
     #[test]
@@ -403,22 +421,26 @@ mod tests {
             ("cg/a/memory.max", &limit),
         ];
         let fake = Scratch::of("group-room", &files);
-        let of = |mib| {
+        let of = |mib: u64| {
             fs::write(fake.join("cg/a/memory.current"), used(mib)).unwrap();
             GroupRoom::of(Memory::below(&fake))
         };
         let mut room = of(69);
-        assert!(room.is_short());
-        assert!(!of(68).is_short());
+        assert!(room.pause().is_some());
+        assert!(of(68).pause().is_none());
         // It counts until it is looked at again.
         fs::write(fake.join("cg/a/memory.current"), used(0)).unwrap();
         room.at = Nanos(u64::MAX);
-        assert!(room.is_short());
+        assert!(room.pause().is_some());
         room.at = Nanos(0);
-        assert!(!room.is_short());
-        assert_eq!(polls_of_faulty(of(68)), 1);
-        let mut room = of(69);
-        room.pause = Nanos(0);
-        assert_eq!(polls_of_faulty(room), 0);
+        assert!(room.pause().is_none());
+        assert_eq!(polls_of_faulty(Some(of(68))), 1);
+        let short = || Some(GroupRoom { pause: Nanos(0), ..of(69) });
+        assert_eq!(polls_of_faulty(short()), 0);
+        let wake = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let shared = Shared { wake, is_over: AtomicBool::new(true), tid: 0.into() };
+        let tree = ProcessTree::new(getpid(), None);
+        assert!(shared.has_room(&tree, &mut None) && shared.has_room(&tree, &mut Some(of(68))));
+        assert!(!shared.has_room(&tree, &mut short()), "the program has ended meanwhile");
     }
 }
