@@ -55,7 +55,10 @@ class Tokens:
         """Takes one, if there is one."""
         try:
             self._free.pop()
-        except IndexError:
+        except IndexError as error:
+            # A signal's handler may raise the same class, from a frame of its own.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                raise
             return False
         return True
 
@@ -333,7 +336,7 @@ class _Work:
     def __init__(self, session: Session, idle: Tokens) -> None:
         self._session = weakref.ref(session)
         self._idle = idle
-        self._token = [None]
+        self._token = Tokens(1)
 
     def __call__(self) -> None:
         try:
@@ -359,11 +362,8 @@ class _Work:
 
     def end(self) -> None:
         """Puts its token back, once."""
-        try:
-            self._token.pop()
-        except IndexError:
-            return
-        self._idle.put_back()
+        if self._token.take():
+            self._idle.put_back()
 
     def _start(self, session: Session | None) -> None:
         # A fetch that has come to wait since found no idle worker.

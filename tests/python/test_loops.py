@@ -20,6 +20,7 @@ import forerun._cache
 import forerun._forerun
 from forerun import ForerunCache
 from forerun._loops import Loops, coroutine_of, loop_of
+from forerun._session import Tokens
 
 SIZE = 64 * MIB
 
@@ -249,6 +250,13 @@ def a_handlers_error_is_no_end_of_the_loop() -> None:
     for start, end in apart(4):
         assert right(cache, start, end)
     until(lambda: session._idle.free == 2 and session._in_flight.free == 2)
+
+
+def test_tokens_are_taken_as_often_as_there_are_some() -> None:
+    tokens = Tokens(2)
+    assert [tokens.take() for _ in range(3)] == [True, True, False]
+    tokens.put_back()
+    assert (tokens.free, tokens.take(), tokens.free) == (1, True, 0)
 
 
 class TimeoutRuntimeError(RuntimeError):
