@@ -73,8 +73,8 @@ fn what_one_run_uses_is_fetched_at_the_start_of_the_next() {
     assert!(second["requested"].as_u64() >= Some(12), "{second}");
     assert!(second["used"].as_u64() >= Some(12), "{second}");
     assert_eq!(second["wasted_bytes"], 0, "{second}");
-    // What is not used any more leaves after two runs in which its use would have been seen: one that
-    // ends before its file was fetched is none, nor one where a fetch of the run before comes first.
+    // What is not used any more leaves after two runs in which its use would have been seen: one
+    // that ends before its file was fetched is none, nor one where that was in memory by then.
     until(|| {
         let last = home.read(&[], &files[..2]);
         // Whole pages are fetched.
