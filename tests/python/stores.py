@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -9,8 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+import forerun._forerun
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -106,8 +112,29 @@ class Interrupt:
             raise self._kind
 
 
-def run_scene(scene: Callable[[], None]) -> None:
-    """Runs a function of a test's module in a process of its own."""
+@contextlib.contextmanager
+def sessions_call(hook: Callable[[], None]) -> Iterator[None]:
+    """New sessions of caches call `hook` in the midst of giving work away."""
+    made = forerun._forerun.Ranges
+
+    class Ranges:
+        def __init__(self, *words: Any) -> None:
+            self.own = made(*words)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.own, name)
+
+        def waiting(self) -> int:
+            hook()
+            return self.own.waiting()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forerun._forerun, "Ranges", Ranges)
+        yield
+
+
+def run_scene(scene: Callable[[], None]) -> str:
+    """Runs a function of a test's module in a process of its own; what that said on stderr."""
     name = scene.__name__
     code = f"import {scene.__module__} as t; t.{name}()"
     words = [sys.executable, "-X", "faulthandler", "-c", code]
@@ -117,3 +144,4 @@ def run_scene(scene: Callable[[], None]) -> None:
         words, env=environment, capture_output=True, text=True, check=False, timeout=300
     )
     assert ended.returncode == 0, ended.stderr
+    return ended.stderr

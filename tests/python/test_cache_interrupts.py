@@ -10,13 +10,22 @@ import queue
 import signal
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from stores import KIB, MIB, Hooked, Interrupt, Store, ahead, content, run_scene, until
+from stores import (
+    KIB,
+    MIB,
+    Hooked,
+    Interrupt,
+    Store,
+    ahead,
+    content,
+    run_scene,
+    sessions_call,
+    until,
+)
 
 import forerun._cache
-import forerun._forerun
 import forerun._hosts
 from forerun import ForerunCache, memory_held
 from forerun._memory import Grant, Memory
@@ -312,17 +321,6 @@ def handlers_read_files_in_the_middle_of_every_step() -> None:
             interrupt("the pool")
             return super().qsize()
 
-    class Ranges:
-        def __init__(self, *words: Any) -> None:
-            self.own = ranges(*words)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.own, name)
-
-        def waiting(self) -> int:
-            interrupt("a session")
-            return self.own.waiting()
-
     def granted(own: Memory, holder: ForerunCache, wanted: int) -> Grant | None:
         got = grant(own, holder, wanted)
         interrupt("the memory")
@@ -334,12 +332,11 @@ def handlers_read_files_in_the_middle_of_every_step() -> None:
     signal.signal(signal.SIGALRM, handler)
     pool = forerun._cache._pool = Pool(4)
     pool._tasks = Tasks()
-    grant, ranges = Memory.grant, forerun._forerun.Ranges
-    with pytest.MonkeyPatch.context() as patch:
+    grant = Memory.grant
+    with pytest.MonkeyPatch.context() as patch, sessions_call(lambda: interrupt("a session")):
         patch.setattr(Memory, "grant", granted)
         patch.setattr(forerun._hosts, "is_off", lambda: False)
         patch.setattr(forerun._hosts, "Host", host)
-        patch.setattr(forerun._forerun, "Ranges", Ranges)
         cache, other = (ForerunCache(0, Named(SIZE).fetch, SIZE, memory=MEMORY) for _ in range(2))
         for start in range(0, SIZE - STEP, STEP):
             assert right(cache, start, start + STEP)

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 from fsspec.asyn import get_loop, sync_wrapper
 from fsspec.exceptions import FSTimeoutError
-from stores import KIB, MIB, content, run_scene, until
+from stores import KIB, MIB, content, run_scene, sessions_call, until
 
 import forerun._cache
-import forerun._forerun
 from forerun import ForerunCache
 from forerun._loops import Loops, coroutine_of, loop_of
 from forerun._session import Tokens
@@ -65,6 +64,16 @@ class AsyncFile:
         return ForerunCache(0, self.fetch, self.size, **options)
 
 
+def held(ranges: int, in_flight: int, **options: Any) -> tuple[AsyncFile, ForerunCache]:
+    """A file of which `ranges` will be needed, with so many of them in flight until it goes on."""
+    file = AsyncFile()
+    file.go_on.clear()
+    cache = file.cache(readahead="off", **options)
+    cache.will_need(apart(ranges))
+    until(lambda: file.flights.now == in_flight)
+    return file, cache
+
+
 def right(cache: ForerunCache, start: int, end: int) -> bool:
     return cache._fetch(start, end) == content(start, end)
 
@@ -75,12 +84,10 @@ def apart(count: int) -> list[tuple[int, int]]:
 
 
 def test_ranges_are_fetched_together_and_without_threads() -> None:
-    file = AsyncFile()
-    file.go_on.clear()
-    cache = file.cache(connections=32, readahead="off")
+    # The loop's own thread.
+    get_loop()
     before = set(threading.enumerate())
-    cache.will_need(apart(24))
-    until(lambda: file.flights.now == 24)
+    file, cache = held(24, 24, connections=32)
     assert set(threading.enumerate()) <= before
     file.go_on.set()
     for start, end in apart(24):
@@ -90,11 +97,7 @@ def test_ranges_are_fetched_together_and_without_threads() -> None:
 
 
 def test_connections_bound_what_is_in_flight() -> None:
-    file = AsyncFile()
-    file.go_on.clear()
-    cache = file.cache(connections=3, readahead="off")
-    cache.will_need(apart(24))
-    until(lambda: file.flights.now == 3)
+    file, cache = held(24, 3, connections=3)
     cache.close()
     # The next session has no more of them than the first one leaves.
     cache.will_need(apart(2))
@@ -124,11 +127,7 @@ def test_all_files_of_a_loop_share_its_bound(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_fails_for_a_moment_is_requested_again() -> None:
-    file = AsyncFile()
-    cache = file.cache(readahead="off")
-    file.go_on.clear()
-    cache.will_need([(0, 64 * KIB)])
-    until(lambda: file.flights.now == 1)
+    file, cache = held(1, 1)
     file.errors = {0: ConnectionError("once")}
     file.go_on.set()
     assert right(cache, 0, 64 * KIB)
@@ -188,11 +187,7 @@ def test_only_what_fsspec_has_wrapped_is_awaited() -> None:
 
 
 def test_a_fetch_that_is_cancelled_leaves_its_connection() -> None:
-    file = AsyncFile()
-    file.go_on.clear()
-    cache = file.cache(connections=2, readahead="off")
-    cache.will_need(apart(2))
-    until(lambda: file.flights.now == 2)
+    file, cache = held(2, 2, connections=2)
     turns = forerun._cache._loops._turns[file.loop]
     for running in list(turns._running):
         file.loop.call_soon_threadsafe(running.cancel)
@@ -274,24 +269,14 @@ def handlers_wait_for_the_loop() -> None:
         start = reads * 15_485_863 % (SIZE // 2)
         assert right(other, start, start + 5000)
 
-    class Ranges:
-        def __init__(self, *words: Any) -> None:
-            self.own = ranges(*words)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.own, name)
-
-        def waiting(self) -> int:
-            if threading.current_thread() is threading.main_thread() and reads < 300:
-                signal.raise_signal(signal.SIGALRM)
-            return self.own.waiting()
+    def interrupt() -> None:
+        if threading.current_thread() is threading.main_thread() and reads < 300:
+            signal.raise_signal(signal.SIGALRM)
 
     signal.signal(signal.SIGALRM, handler)
     cache, other = (AsyncFile().cache(memory="8M", remember=False) for _ in range(2))
-    ranges = forerun._forerun.Ranges
     assert right(other, 0, 100)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forerun._forerun, "Ranges", Ranges)
+    with sessions_call(interrupt):
         while reads < 300:
             for start in range(0, SIZE - 100_000, 100_000):
                 assert right(cache, start, start + 100_000)
@@ -300,11 +285,7 @@ def handlers_wait_for_the_loop() -> None:
 
 def a_process_that_ends_says_nothing() -> None:
     """Fetches are in flight as it ends, in a child as well."""
-    file = AsyncFile()
-    file.go_on.clear()
-    cache = file.cache(readahead="off")
-    cache.will_need(apart(24))
-    until(lambda: file.flights.now > 0)
+    _, cache = held(24, 16)
     child = os.fork()
     if child == 0:
         cache.will_need(apart(24))
@@ -322,4 +303,4 @@ def a_process_that_ends_says_nothing() -> None:
     ids=lambda scene: scene.__name__,
 )
 def test_a_process_does_well_where(scene: Callable[[], None]) -> None:
-    run_scene(scene)
+    assert run_scene(scene) == ""

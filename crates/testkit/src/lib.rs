@@ -9,6 +9,7 @@
 //! | a program, device or data that a machine may lack | [`skip`], [`installed`], [`shared_dir`] |
 //! | a state that another thread or process brings about | [`until`], [`within`] |
 //! | the command under test, a C program | [`forerun`], [`compile_c`] |
+//! | what the kernel tells of a process | [`stat_fields`] |
 //!
 //! # Invariants
 //! - A skip is never silent, and never a pass by another name where `FORERUN_SKIPPED` is read.
@@ -22,7 +23,7 @@ mod scratch;
 mod skip;
 mod wait;
 
-pub use programs::{Sandbox, compile_c, forerun, forerun_path, target_dir};
+pub use programs::{Sandbox, compile_c, forerun, forerun_path, stat_fields, target_dir};
 pub use scratch::{Scratch, ScratchFile, drop_from_cache, until_tick};
 pub use skip::{browser, first_installed, installed, shared_dir, skip, traces_dir};
 pub use wait::{on_threads, seconds_max, until, within};

@@ -4,11 +4,22 @@
 //! from that of the running test, `target/PROFILE/deps/TEST-HASH`.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use crate::{Scratch, skip};
+
+/// The fields of `stat` in the `folder` that a process or a thread has in `/proc`, from its state
+/// on, the third of proc(5). None where it is gone.
+#[must_use]
+pub fn stat_fields(folder: &str) -> Vec<String> {
+    let stat = fs::read_to_string(format!("{folder}/stat")).unwrap_or_default();
+    // Its name, before that, may hold anything.
+    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    fields.split_whitespace().map(str::to_owned).collect()
+}
 
 /// The folder that cargo builds into, `target` unless told otherwise.
 ///

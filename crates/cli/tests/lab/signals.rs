@@ -8,7 +8,7 @@
 use std::fs;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use forerun_testkit::{until, within};
+use forerun_testkit::{stat_fields, until, within};
 
 /// Never done, and interrupted meanwhile.
 const FSYNC: &str = "
@@ -26,14 +26,13 @@ int fsync(int file)
 /// The status of `child` after SIGINT. It takes no more than a second of processor time until
 /// then: on a busy machine it may wait for the processor as long as it likes.
 pub(crate) fn interrupted(child: &mut Child) -> ExitStatus {
-    let place = format!("/proc/{}/stat", child.id());
-    // The state, and the processor time in ticks of a hundredth of a second.
+    let folder = format!("/proc/{}", child.id());
+    // Whether it has ended, and the processor time in ticks of a hundredth of a second.
     let now = move || {
-        let text = fs::read_to_string(&place).expect("it is not waited for yet");
-        let words = text.rsplit(')').next().expect("a name in brackets").split_whitespace();
-        let words: Vec<&str> = words.collect();
-        let ticks = |at: usize| words[at].parse::<u64>().expect("a number of ticks");
-        (words[0] == "Z", ticks(11) + ticks(12))
+        let fields = stat_fields(&folder);
+        assert!(!fields.is_empty(), "it is not waited for yet");
+        let ticks = |at: usize| fields[at].parse::<u64>().expect("a number of ticks");
+        (fields[0] == "Z", ticks(11) + ticks(12))
     };
     let (_, before) = now();
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();

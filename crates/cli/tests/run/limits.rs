@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use rustix::process::getpid;
 
 use crate::rig::{Data, Reader, folder, holds, python, run, shim, stats};
-use forerun_testkit::{Sandbox, drop_from_cache, installed, skip, until};
+use forerun_testkit::{Sandbox, drop_from_cache, installed, skip, stat_fields, until};
 
 #[test]
 fn in_a_small_group_nothing_is_read_twice() {
@@ -262,9 +262,7 @@ impl Drop for Group {
 /// Whether a child of a process has ended and was waited for: its page faults are counted for the
 /// process.
 fn has_lost_a_child(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let faults = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(8));
-    faults.is_some_and(|faults| faults != "0")
+    stat_fields(&format!("/proc/{pid}")).get(8).is_some_and(|faults| faults != "0")
 }
 
 /// Whether a child of a process has a thread beside its first one.

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, fadvise, fsync};
 use serde_json::Value;
 
-use forerun_testkit::{Scratch, skip, until};
+use forerun_testkit::{Scratch, skip, stat_fields, until};
 
 /// `forerun run` with `flags`.
 pub(crate) fn run(flags: &str) -> Command {
@@ -85,9 +85,7 @@ pub(crate) fn waits(pid: u32) -> u64 {
 
 /// Whether the process or thread whose folder in `/proc` is `folder` waits.
 pub(crate) fn is_waiting(folder: &str) -> bool {
-    let stat = fs::read_to_string(format!("{folder}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    matches!(state, Some('S' | 'D'))
+    stat_fields(folder).first().is_some_and(|state| ["S", "D"].contains(&state.as_str()))
 }
 
 /// A folder for one test, empty, which all users may enter.

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-use forerun_testkit::{until, within};
+use forerun_testkit::{stat_fields, until, within};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::rig::{explain, observing, run};
@@ -85,8 +85,7 @@ fn stopped(mut command: Command, rest: &str) -> (std::process::Child, u32, u32) 
 
 /// The letter of a process's state.
 fn state(pid: u32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit(") ").next()?.chars().next()
+    stat_fields(&format!("/proc/{pid}")).first()?.chars().next()
 }
 
 fn signal(pid: u32, signal: Signal) {

@@ -57,7 +57,7 @@ pub(super) fn run<P: Poller, S: Wire>(
         descriptors::detach();
         let tree = ProcessTree::new(pid, parent);
         let mut room = room.map(GroupRoom::of);
-        if for_poller.has_room(&tree, &mut room) {
+        if for_poller.finds_room(&tree, &mut room) {
             for_poller.poll(make(Observers::new(tree, ring)), first_pause, room);
         }
         drop(has_finished);
@@ -131,7 +131,7 @@ struct Shared {
 
 impl Shared {
     /// Waits until there is room; false where the program has ended by then.
-    fn has_room(&self, tree: &ProcessTree, room: &mut Option<GroupRoom>) -> bool {
+    fn finds_room(&self, tree: &ProcessTree, room: &mut Option<GroupRoom>) -> bool {
         while let Some(pause) = room.as_mut().and_then(GroupRoom::pause) {
             self.wait(tree, pause);
             if self.is_over.load(Ordering::Relaxed) {
@@ -440,7 +440,7 @@ mod tests {
         let wake = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         let shared = Shared { wake, is_over: AtomicBool::new(true), tid: 0.into() };
         let tree = ProcessTree::new(getpid(), None);
-        assert!(shared.has_room(&tree, &mut None) && shared.has_room(&tree, &mut Some(of(68))));
-        assert!(!shared.has_room(&tree, &mut short()), "the program has ended meanwhile");
+        assert!(shared.finds_room(&tree, &mut None) && shared.finds_room(&tree, &mut Some(of(68))));
+        assert!(!shared.finds_room(&tree, &mut short()), "the program has ended meanwhile");
     }
 }
