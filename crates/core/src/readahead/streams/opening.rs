@@ -45,10 +45,12 @@ impl Streams {
         };
         let same = |id: &StreamId| self.live.get(*id).is_some_and(|row| row.direction == direction);
         let known = demand.stream.filter(same).filter(|_| direction == Direction::Forward);
-        let known = known.and_then(|id| Some((id, self.live.remove(id)?.size)));
-        let before = known.map_or(before, |(_, size)| size);
+        let known = known.and_then(|id| Some((id, self.live.remove(id)?)));
+        let before = known.map_or(before, |(_, stream)| stream.size);
         let largest = self.device_window(demand).min(self.share(demand, Part::default())).min(most);
-        let size = before.saturating_mul(GROWTH).max(self.opening(demand)).min(largest);
+        let likely = known.map_or(u32::MAX, |(_, stream)| self.likely(demand, &stream));
+        let size = before.saturating_mul(GROWTH).min(likely);
+        let size = size.max(self.opening(demand)).min(largest);
         // Others may begin as well.
         let room = (demand.ahead_room / 4).max(OPENING_MIN).min(demand.ahead_room);
         let size = self.whole(size.min(room));
@@ -63,6 +65,7 @@ impl Streams {
         };
         let guessed = before == 0;
         let mut stream = Stream { direction, guessed, end, ..self.unknown(demand, runs) };
+        stream.origin = known.map_or(stream.origin, |(_, stream)| stream.origin);
         let async_size = self.async_size(demand, window.size).min(window.size - count);
         stream.advance(window, async_size);
         let id = known.map_or_else(|| self.name(), |(id, _)| id);
@@ -168,6 +171,7 @@ impl Streams {
             frontier: demand.first,
             size: pages_u32(runs.pages()),
             marker: demand.first,
+            origin: demand.first - u64::from(demand.cached_before),
             reached: demand.first,
             from: demand.first,
             used: demand.count,

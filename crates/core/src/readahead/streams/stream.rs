@@ -25,6 +25,8 @@ pub(super) struct Stream {
     /// Pages of the last window.
     pub(super) size: u32,
     pub(super) marker: PageIndex,
+    /// The first page that its reader is known to have used.
+    pub(super) origin: PageIndex,
     /// The farthest page that was used.
     pub(super) reached: PageIndex,
     /// Where the reader was as the last window was opened, and pages used since.
