@@ -13,9 +13,9 @@
 //! costs what those before it have cost.
 //!
 //! # Invariants
-//! - At most `SAVED_MAX` is saved, and it is overdrawn by no more than `OVERDRAWN_MAX`.
-//! - While it is overdrawn nothing is requested, and polls take no more than one part in
-//!   `OVERDRAWN_POLLS_ONE_IN` of the time, or come `OVERDRAWN_PAUSE` apart.
+//! - At most `SAVED_MAX` is saved, and it is overdrawn by no more than what `OVERDRAWN_TIME` earns.
+//! - While it is overdrawn nothing is requested, and polls take no more than half of what is
+//!   earned, or come `OVERDRAWN_PAUSE` apart: so it is paid, however little is earned.
 
 use crate::units::Nanos;
 
@@ -57,7 +57,8 @@ impl Effort {
         self.gain(now.since(self.at), one_in);
         self.at = now;
         let sum = signed(spent.polls.0.saturating_add(spent.workers.0));
-        self.saved = self.saved.saturating_sub(sum).max(-OVERDRAWN_MAX);
+        let overdrawn_max = signed(OVERDRAWN_TIME.0 / one_in);
+        self.saved = self.saved.saturating_sub(sum).max(-overdrawn_max);
         if spent.requests > 0 {
             let (cost, requests) = self.cost;
             self.cost = (cost.saturating_add(spent.workers.0), requests + spent.requests);
@@ -65,7 +66,7 @@ impl Effort {
                 self.cost = (self.cost.0 / 2, self.cost.1 / 2);
             }
         }
-        assert!((-OVERDRAWN_MAX..=SAVED_MAX).contains(&self.saved), "the budget has its bounds");
+        assert!((-overdrawn_max..=SAVED_MAX).contains(&self.saved), "the budget has its bounds");
     }
 
     /// Earns one part in `one_in` of `time`: that goes by, or that the program was saved.
@@ -73,10 +74,12 @@ impl Effort {
         self.saved = self.saved.saturating_add(signed(time.0 / one_in)).min(SAVED_MAX);
     }
 
-    /// How many requests may be made, where workers have `outstanding` others.
+    /// How many requests may be made, where workers have `outstanding` others. What is left pays for
+    /// one, whatever the last ones have cost: one of them may have listed very many entries.
     #[must_use]
     pub fn requests(&self, outstanding: usize) -> usize {
-        let count = self.saved.max(0).unsigned_abs() / self.request_cost().0;
+        let left = self.saved.max(0).unsigned_abs();
+        let count = (left / self.request_cost().0).max(u64::from(left > 0));
         usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(outstanding)
     }
 
@@ -91,8 +94,14 @@ impl Effort {
     /// processor may be used.
     #[must_use]
     pub fn pause(&self, cost: Nanos, one_in: u64) -> Nanos {
-        let longest = OVERDRAWN_PAUSE.max(Nanos(cost.0.saturating_mul(OVERDRAWN_POLLS_ONE_IN)));
-        Nanos(self.saved.min(0).unsigned_abs().saturating_mul(one_in)).min(longest)
+        let overdrawn = self.saved.min(0).unsigned_abs();
+        if overdrawn == 0 {
+            return Nanos(0);
+        }
+        // As much again as the next poll will use, so that something is left when it is paid.
+        let polls = cost.0.saturating_mul(2);
+        let paid = overdrawn.saturating_add(polls).saturating_mul(one_in);
+        Nanos(paid).min(OVERDRAWN_PAUSE.max(Nanos(polls.saturating_mul(one_in))))
     }
 }
 
@@ -102,15 +111,14 @@ fn signed(nanos: u64) -> i64 {
 
 /// Nanoseconds of a processor that are saved at most: what the first requests of a program cost.
 const SAVED_MAX: i64 = 40_000_000;
-/// What cannot be paid in two seconds by a tenth of a processor is forgiven.
-const OVERDRAWN_MAX: i64 = 200_000_000;
+/// What cannot be paid in so long is forgiven.
+const OVERDRAWN_TIME: Nanos = Nanos::from_millis(2_000);
 /// What a request is taken to cost before one has ended, in nanoseconds.
 const REQUEST_COST_FIRST: u64 = 100_000;
 /// A request costs the mean of about so many.
 const COST_OF_MAX: u64 = 128;
 /// Between polls while the budget is overdrawn.
 const OVERDRAWN_PAUSE: Nanos = Nanos::from_millis(10);
-const OVERDRAWN_POLLS_ONE_IN: u64 = 20;
 
 #[cfg(test)]
 mod tests {
@@ -175,7 +183,7 @@ mod tests {
             outstanding = effort.requests(0).min(256);
             now += effort.pause(polls, 10).max(Nanos::from_millis(1));
         }
-        let most = now.0 / 10 + SAVED_MAX.unsigned_abs() + OVERDRAWN_MAX.unsigned_abs();
+        let most = now.0 / 10 + SAVED_MAX.unsigned_abs() + OVERDRAWN_TIME.0 / 10;
         assert!(used <= most, "{used} of {most}");
         assert!(used >= now.0 / 20, "the budget is used: {used} of {now:?}");
     }
@@ -186,5 +194,20 @@ mod tests {
         effort.spend(Nanos(0), spent(300, 0, 0), 10);
         assert_eq!(effort.pause(Nanos::from_millis(3), 10), Nanos::from_millis(60));
         assert_eq!(effort.pause(Nanos::from_millis(80), 10), Nanos::from_millis(1_600));
+    }
+
+    #[test]
+    fn what_is_overdrawn_is_paid_however_little_is_earned() {
+        // A listing of very many entries, then polls of 1 ms each.
+        for one_in in [10, 50, 500] {
+            let mut effort = Effort::default();
+            let (mut now, polls) = (Nanos(0), Nanos::from_millis(1));
+            effort.spend(now, spent(0, 300, 1), one_in);
+            while effort.requests(0) == 0 {
+                now += effort.pause(polls, one_in).max(polls);
+                effort.spend(now, Spent { polls, ..Spent::default() }, one_in);
+                assert!(now < Nanos::from_millis(12_000), "1 in {one_in}: not paid by {now:?}");
+            }
+        }
     }
 }

@@ -17,7 +17,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
 
-use super::order::{self, Sequence};
+use super::order::Sequence;
 use super::{Entry, EntryKind, Settings, Spot};
 use crate::hash::FixedState;
 
@@ -180,7 +180,7 @@ impl Directories {
         let rows: Vec<Row> = entries.iter().map(Row::new).collect();
         let mut by_hash: Vec<u16> = (0..=u16::MAX).take(rows.len()).collect();
         by_hash.sort_by_key(|&index| (rows[usize::from(index)].hash, index));
-        let sequences = (0..order::COUNT).map(|order| Sequence::new(order, entries)).collect();
+        let sequences = Sequence::all(entries);
         self.entries += rows.len();
         self.listed += 1;
         let directory = self.directory_mut(dir);

@@ -76,9 +76,18 @@ struct Permutation {
 }
 
 impl Permutation {
-    fn new(compare: Compare, entries: &[Entry<'_>]) -> Self {
-        let mut at: Vec<u16> = (0..=u16::MAX).take(entries.len()).collect();
-        at.sort_by(|&a, &b| compare(&entries[usize::from(a)], &entries[usize::from(b)]));
+    /// `entries` sorted by `compare`. It takes little more than one pass where `guess`, some order
+    /// of them, is nearly that.
+    fn new(compare: Compare, entries: &[Entry<'_>], guess: Option<&Self>) -> Self {
+        let entry = |index: u16| &entries[usize::from(index)];
+        let compare = |a: &u16, b: &u16| compare(entry(*a), entry(*b)).then(a.cmp(b));
+        let fits = |guess: &&Self| {
+            let step = (entries.len() / SAMPLES).max(1);
+            guess.at.windows(2).step_by(step).all(|pair| compare(&pair[0], &pair[1]).is_lt())
+        };
+        let guess = guess.filter(fits).map(|guess| guess.at.clone());
+        let mut at = guess.unwrap_or_else(|| (0..=u16::MAX).take(entries.len()).collect());
+        at.sort_by(compare);
         let mut rank = alloc::vec![0; at.len()];
         for (place, &index) in (0..=u16::MAX).zip(&at) {
             rank[usize::from(index)] = place;
@@ -98,17 +107,26 @@ impl Permutation {
 }
 
 impl Sequence {
-    /// `entries` in the order of this number.
-    pub(super) fn new(order: usize, entries: &[Entry<'_>]) -> Self {
+    /// `entries` in every order.
+    pub(super) fn all(entries: &[Entry<'_>]) -> Vec<Self> {
         assert!(entries.len() <= 1 << 16, "an index fits 16 bits");
-        let (compare, before) = COMPARES[order];
-        let permutation = Permutation::new(compare, entries);
+        // Most orders are of names in some way, which take longest to compare.
+        let names = Permutation::new(name::compare, entries, None);
+        COMPARES.iter().map(|&order| Self::new(order, entries, &names)).collect()
+    }
+
+    fn new(
+        (compare, before): (Compare, Option<Compare>),
+        entries: &[Entry<'_>],
+        names: &Permutation,
+    ) -> Self {
+        let permutation = Permutation::new(compare, entries, Some(names));
         let Some(before) = before else {
             let is_by_place = permutation.is_by_place(entries);
             return Self { entries: permutation, entered: None, is_by_place };
         };
         let entered = Some(Entered { permutation, listed: BTreeSet::new() });
-        let permutation = Permutation::new(before, entries);
+        let permutation = Permutation::new(before, entries, Some(names));
         let is_by_place = permutation.is_by_place(entries);
         Self { entries: permutation, entered, is_by_place }
     }
@@ -178,6 +196,8 @@ pub(crate) fn ascends(steps: impl IntoIterator<Item = [u64; 2]>) -> Option<bool>
     (count >= STEPS_MIN).then_some(ascents * 4 >= count * 3)
 }
 
+/// Pairs of entries that are compared to know whether all are in some order.
+const SAMPLES: usize = 64;
 /// Fewer steps ascend by chance.
 const STEPS_MIN: usize = 7;
 
