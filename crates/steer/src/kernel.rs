@@ -34,7 +34,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 
-use rustix::fs::Advice;
+use rustix::fs::{Advice, OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::param::page_size;
 
@@ -110,6 +110,28 @@ pub fn cached(file: &File, range: &Range<u64>) -> io::Result<Residency> {
         assert!(absent <= pages, "what is absent is a part of it");
         Residency::Pages(pages - absent)
     }))
+}
+
+/// As [`cached`], without an access to the file, which a mapping is: it marks the time of access
+/// unless `file` was opened without marks. `None` where the kernel does not tell.
+pub(crate) fn cached_untouched(file: &File, range: &Range<u64>) -> Option<u64> {
+    if is_marked(file) {
+        return Some(sys::cachestat(file, range).ok()?.cached);
+    }
+    match cached(file, range).ok()? {
+        Residency::Pages(count) => Some(count),
+        Residency::Unknown => None,
+    }
+}
+
+/// As [`absent`], without an access to the file: see [`cached_untouched`].
+pub(crate) fn absent_untouched(file: &File, range: &Range<u64>) -> Option<Vec<Range<u64>>> {
+    if is_marked(file) { None } else { absent(file, range).ok()? }
+}
+
+/// Whether an access by the descriptor of `file` marks its time.
+fn is_marked(file: &File) -> bool {
+    !fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::NOATIME))
 }
 
 /// How many pages of `range` were written and are not on the device yet, where the kernel tells.

@@ -20,6 +20,7 @@
 //!   and its exit status is returned.
 //! - Where the system refuses what this process needs, it becomes the program, unobserved.
 
+mod addressed;
 mod exec;
 mod inherited;
 mod observing;

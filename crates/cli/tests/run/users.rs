@@ -10,15 +10,16 @@
 //! - What the user `nobody` runs and reads lies in the folder for temporary files.
 //! - Each folder is removed at the end of its test.
 
-use std::fs;
+use std::fs::{self, File, FileTimes};
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use rustix::process::geteuid;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::explain::file;
 use crate::rig::{Data, MAPPED, PYTHON, Reader, holds, observing, shim, stats, waits};
@@ -26,6 +27,8 @@ use forerun_testkit::{Scratch, compile_c, installed, skip};
 
 const BYTES: u64 = 64 << 20;
 const STEP: u64 = 64 << 10;
+/// 2020, in seconds since 1970.
+const LONG_AGO: u64 = 1_577_836_800;
 /// The limit, which is 2 MiB, and a chunk, which is at most 1 MiB.
 const MOST: u64 = 3 << 20;
 
@@ -99,6 +102,51 @@ fn a_user_who_may_only_read_gets_an_explanation() {
     // The kernel shows the residency of root's file to its owner alone.
     let start = if is_nobody() { "unknown" } else { "cold" };
     assert_eq!(file["start"], start, "{explained}");
+}
+
+#[test]
+fn what_a_user_may_only_read_is_fetched_without_a_mark_of_access() {
+    let test = "what_a_user_may_only_read_is_fetched_without_a_mark_of_access";
+    let place = Place::new("marks");
+    if !installed(test, "python3") {
+        return;
+    }
+    let list = place.0.join("list.jsonl");
+    let program = json!({ "executable": "/a", "build": "", "called": "a", "folder": "/" });
+    let head = json!({ "format": "forerun-learned", "version": 1, "runs": 3, "program": program });
+    let mut lines = vec![head];
+    let tree = place.0.join("tree");
+    fs::create_dir(&tree).unwrap();
+    // The last one is longer than what is fetched whole.
+    let files = (0..40).map(|nth| (format!("{nth:02}"), if nth < 39 { 40_000 } else { 1 << 20 }));
+    let files: Vec<_> = files.map(|(name, bytes)| (tree.join(name), bytes)).collect();
+    for (path, bytes) in &files {
+        fs::write(path, vec![7; *bytes]).unwrap();
+        allow(path, 0o444);
+        mark(path, LONG_AGO);
+        lines.push(json!({ "path": path, "kind": "read", "first_us": 9, "ranges": [[0, bytes]],
+            "inode": 1, "bytes": bytes, "modified": 9, "history": 7 }));
+    }
+    fs::write(&list, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    let reads = files.iter().map(|(path, _)| path.as_path()).take(10).collect::<Vec<_>>();
+    let program = "import os, sys, time\nos.listdir(sys.argv[1])\nfor path in sys.argv[2:]:\n \
+                   open(path, 'rb').read()\n time.sleep(.004)\ntime.sleep(.1)";
+    let list = format!("--learned-file {}", list.display());
+    for flags in ["--learn off", &format!("--learn off {list}")] {
+        let record = place.0.join("output/stats.json");
+        let flags = format!("{flags} --stats-json {}", record.display());
+        let mut command = place.forerun("run", &flags);
+        command.arg(interpreter()).args(["-c", program]).arg(&tree).args(&reads);
+        assert!(command.status().unwrap().success(), "{flags}");
+        if marked(reads[0]) == LONG_AGO {
+            return skip(test, "this file system marks no access");
+        }
+        let marked: Vec<_> =
+            files.iter().skip(10).filter(|(path, _)| marked(path) != LONG_AGO).collect();
+        assert!(marked.is_empty(), "{flags}: {marked:?}: {}", stats(&record));
+    }
+    let fetched = stats(&place.0.join("output/stats.json"));
+    assert_eq!(fetched["learned"]["requested"], files.len(), "{fetched}");
 }
 
 #[test]
@@ -243,6 +291,18 @@ fn is_nobody() -> bool {
 
 fn allow(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Sets the time of the last access to the file, in seconds since 1970.
+fn mark(path: &Path, seconds: u64) {
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let times = FileTimes::new().set_accessed(then);
+    File::open(path).unwrap().set_times(times).unwrap();
+}
+
+fn marked(path: &Path) -> u64 {
+    let then = fs::metadata(path).unwrap().accessed().unwrap();
+    then.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
 }
 
 /// A Python that other users may execute: not one in a home folder.

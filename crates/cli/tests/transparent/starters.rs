@@ -163,6 +163,12 @@ const LEFT: &[(&str, &str, &[&str], &[&str])] = &[ // what, package, starter, pr
         &["sh", "-c", "m=$PWD; cd /; n=0
             until umount $m 2> /dev/null || [ $((n += 1)) = 500 ]; do sleep 0.01; done
             mountpoint -q $m; echo $?"]),
+    ("numbers of itself", "dash", &["sh", "-c",
+        "export LISTEN_PID=$$ LISTEN_FDS=1 WATCHDOG_PID=$$; exec \"$@\"", "sh"],
+        &["sh", "-c", "test $LISTEN_PID,$WATCHDOG_PID = $$,$$ && echo mine, $LISTEN_FDS"]),
+    ("numbers of others", "dash", &["sh", "-c",
+        "export LISTEN_PID=${$}0 WATCHDOG_PID=$PPID; exec \"$@\" $$0 $PPID", "sh"],
+        &["sh", "-c", "test $LISTEN_PID,$WATCHDOG_PID = $0,$1 && echo theirs"]),
     ("an owner of signals", "perl", &["perl", "-e", "
         use Socket; use Fcntl; $^F = 99; socketpair A, B, AF_UNIX, SOCK_STREAM, 0;
         fcntl A, F_SETOWN, $$; fcntl A, F_SETFL, O_ASYNC | O_NONBLOCK; exec @ARGV, fileno B"],

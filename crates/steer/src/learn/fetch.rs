@@ -31,7 +31,7 @@ use rustix::io::Errno;
 
 use super::watches::Watches;
 use crate::clock::Clock;
-use crate::kernel::{self, Devices, Residency, Stat};
+use crate::kernel::{self, Devices, Stat};
 use crate::open::entries::{listable, on_the_way};
 use crate::open::{HANDLE, LeaseList, Refusal, is_in_memory, is_regular, open_found, path_of};
 
@@ -187,7 +187,7 @@ impl Tools {
         found.is_cached = !ranges.is_empty();
         found.bytes = charged(ranges);
         for range in ranges {
-            if kernel::cached(&file, range).ok() == Some(Residency::Pages(kernel::pages(range))) {
+            if kernel::cached_untouched(&file, range) == Some(kernel::pages(range)) {
                 continue;
             }
             found.is_cached = false;
@@ -274,10 +274,7 @@ pub(super) fn work(job: Job) -> Done {
 /// Whether at least a half of the file is in memory, as far as the kernel tells.
 pub(super) fn is_mostly_cached(file: &File, bytes: u64) -> bool {
     let all = 0..bytes;
-    match kernel::cached(file, &all) {
-        Ok(Residency::Pages(pages)) => pages * 2 >= kernel::pages(&all),
-        Ok(Residency::Unknown) | Err(_) => true,
-    }
+    kernel::cached_untouched(file, &all).is_none_or(|pages| pages * 2 >= kernel::pages(&all))
 }
 
 /// Has the directory's blocks read, by reading its names.

@@ -244,7 +244,7 @@ fn resident(path: &[u8], leases: &LeaseList) -> Option<Vec<Range<u64>>> {
     let (place, stat) = on_the_way(path).ok()?;
     let (file, stat) = open_found(&place, &stat, leases, None).ok()?;
     let all = 0..stat.st_size.min(RESIDENT_MAX);
-    let absent = kernel::absent(&file, &all).ok()??;
+    let absent = kernel::absent_untouched(&file, &all)?;
     let (mut ranges, mut at) = (Vec::new(), 0);
     for gap in absent {
         ranges.push(at..gap.start);

@@ -26,6 +26,7 @@ use std::ptr;
 
 use rustix::process::{Pid, WaitOptions, getpid, waitpid};
 
+use super::addressed::Addressed;
 use super::inherited::Inherited;
 use super::signals::Forwarded;
 
@@ -87,11 +88,12 @@ impl Exec {
     /// There is no room for one, or the system refuses it.
     pub(super) fn start(&self) -> io::Result<Started> {
         let (answer, mut told) = UnixStream::pair()?;
-        let words = self.pointers();
+        let (words, mut addressed) = (self.pointers(), Addressed::find());
         // SAFETY: the child makes system calls alone, on what was made before, until it becomes the
         // program or ends.
         match unsafe { libc::fork() } {
             0 => {
+                addressed.hand_on();
                 let Refused { source, before_exec } = self.become_with(&words);
                 let errno = source.raw_os_error().unwrap_or(libc::EINVAL);
                 let [a, b, c, d] = errno.to_ne_bytes();

@@ -20,7 +20,7 @@ use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
 use super::place::{Handles, Place};
-use crate::kernel::{self, Devices, Residency, Stat};
+use crate::kernel::{self, Devices, Stat};
 use crate::open::entries::{entry, listable, subdirectory};
 use crate::open::{LeaseList, OwnDescriptors, Refusal, open_found, own_path};
 
@@ -167,7 +167,7 @@ impl Tools {
         let (file, stat) = open_found(&place, &stat, &self.leases, descriptors)?;
         let bytes = self.bytes_of(&stat, bytes_max);
         let range = 0..bytes;
-        if kernel::cached(&file, &range).ok() == Some(Residency::Pages(kernel::pages(&range))) {
+        if kernel::cached_untouched(&file, &range) == Some(kernel::pages(&range)) {
             return Ok(Fetched { bytes, is_cached: true, ..Fetched::default() });
         }
         let chunk_bytes = self.devices.chunk_bytes(stat.st_dev);
