@@ -74,8 +74,8 @@ impl Effort {
         self.saved = self.saved.saturating_add(signed(time.0 / one_in)).min(SAVED_MAX);
     }
 
-    /// How many requests may be made, where workers have `outstanding` others. What is left pays for
-    /// one, whatever the last ones have cost: one of them may have listed very many entries.
+    /// How many requests may be made, where workers have `outstanding` others. What is left pays
+    /// for one, whatever the last ones have cost: one of them may have listed very many entries.
     #[must_use]
     pub fn requests(&self, outstanding: usize) -> usize {
         let left = self.saved.max(0).unsigned_abs();

@@ -10,14 +10,14 @@
 //! - What the user `nobody` runs and reads lies in the folder for temporary files.
 //! - Each folder is removed at the end of its test.
 
-use std::fs::{self, File, FileTimes};
+use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
 
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ use forerun_testkit::{Scratch, compile_c, installed, skip};
 const BYTES: u64 = 64 << 20;
 const STEP: u64 = 64 << 10;
 /// 2020, in seconds since 1970.
-const LONG_AGO: u64 = 1_577_836_800;
+const LONG_AGO: i64 = 1_577_836_800;
 /// The limit, which is 2 MiB, and a chunk, which is at most 1 MiB.
 const MOST: u64 = 3 << 20;
 
@@ -127,7 +127,8 @@ fn what_a_user_may_only_read_is_fetched_without_a_mark_of_access() {
         lines.push(json!({ "path": path, "kind": "read", "first_us": 9, "ranges": [[0, bytes]],
             "inode": 1, "bytes": bytes, "modified": 9, "history": 7 }));
     }
-    fs::write(&list, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    let lines: Vec<_> = lines.iter().map(Value::to_string).collect();
+    fs::write(&list, lines.join("\n") + "\n").unwrap();
     let reads = files.iter().map(|(path, _)| path.as_path()).take(10).collect::<Vec<_>>();
     let program = "import os, sys, time\nos.listdir(sys.argv[1])\nfor path in sys.argv[2:]:\n \
                    open(path, 'rb').read()\n time.sleep(.004)\ntime.sleep(.1)";
@@ -294,15 +295,15 @@ fn allow(path: &Path, mode: u32) {
 }
 
 /// Sets the time of the last access to the file, in seconds since 1970.
-fn mark(path: &Path, seconds: u64) {
-    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-    let times = FileTimes::new().set_accessed(then);
-    File::open(path).unwrap().set_times(times).unwrap();
+fn mark(path: &Path, seconds: i64) {
+    let then = Timespec { tv_sec: seconds, tv_nsec: 0 };
+    let as_it_is = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let times = Timestamps { last_access: then, last_modification: as_it_is };
+    utimensat(CWD, path, &times, AtFlags::empty()).unwrap();
 }
 
-fn marked(path: &Path) -> u64 {
-    let then = fs::metadata(path).unwrap().accessed().unwrap();
-    then.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+fn marked(path: &Path) -> i64 {
+    fs::metadata(path).unwrap().atime()
 }
 
 /// A Python that other users may execute: not one in a home folder.

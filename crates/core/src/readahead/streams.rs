@@ -11,9 +11,9 @@
 //! - *Its first window* is what the device delivers in the time of one access: a wrong guess costs
 //!   as much as a right one saves. Each further one is eight times as long (four times, while the
 //!   device's rate is not known), up to the device's window: for a seek-bound one
-//!   `SEEK_BOUND_PRODUCTS` times the first, and beyond half of the stream's part of the file no more
-//!   than a bet on its end is worth (`streams/sizes.rs`); for a parallel device what keeps enough in
-//!   flight over all streams together.
+//!   `SEEK_BOUND_PRODUCTS` times the first, and beyond half of the stream's part of the file no
+//!   more than a bet on its end is worth (`streams/sizes.rs`); for a parallel device what keeps
+//!   enough in flight over all streams together.
 //! - *Memory*: a stream has as much ahead as it uses while all of the budget is used once
 //!   (`streams/sizes.rs`). A window that lacks room reclaims it from the stream whose pages
 //!   would last longest. Where pages leave unread all the same, all windows halve

@@ -3,13 +3,13 @@
 //! ```text
 //!   first window    bandwidth-delay       what the device delivers in the time of an access
 //!   next ones       x GROWTH              up to the device's window; less while it is not known
-//!   on a disk       sqrt(2 * product * read)   beyond half of a stream's part of the file
+//!   on a disk       sqrt(2 product read)  beyond half of the stream's part of the file, at most
 //!   at most         budget * own/total    what is used while all of the budget is used once
 //! ```
 //! Streams have any length: one that has read `x` is as likely to end before `2 x` as not. A disk
-//! pays for what it fetches in vain by what it could have fetched meanwhile, so a window there is no
-//! longer than what is worth it by these odds, unless the stream is still in the first half of what
-//! it has of the file.
+//! pays for what it fetches in vain by what it could have fetched meanwhile, so a window there is
+//! no longer than what is worth it by these odds, unless the stream is still in the first half of
+//! its part of the file.
 //!
 //! A stream's share is not one part in so many: it is the part that it had of all uses lately. So
 //! a fast stream has more ahead than a slow one, each as long as the other in time; one whose
