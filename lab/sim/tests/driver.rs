@@ -137,7 +137,7 @@ fn short_streams_are_found_in_a_file_that_was_long_read_at_random() {
 #[test]
 fn on_a_disk_streams_read_little_beyond_their_ends_and_more_memory_is_no_loss() {
     #[rustfmt::skip]
-    let rows = [ // streams                    device              per cent of their bytes are read, at most
+    let rows = [ // streams                    device              % of the bytes wanted
         ("n=10,each=10M,start=mid",            "hdd",              150),
         ("n=17,each=60M,start=mid",            "hdd",              125),
         ("n=200,each=2M,request=64K",          "t7k250:cache=off", 135),
