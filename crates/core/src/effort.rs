@@ -13,9 +13,9 @@
 //! costs what those before it have cost.
 //!
 //! # Invariants
-//! - At most `SAVED_MAX` is saved, and it is overdrawn by no more than what `OVERDRAWN_TIME` earns.
+//! - At most `SAVED_MAX` is saved, and it is overdrawn by no more than `OVERDRAWN_MAX`.
 //! - While it is overdrawn nothing is requested, and polls take no more than half of what is
-//!   earned, or come `OVERDRAWN_PAUSE` apart: so it is paid, however little is earned.
+//!   earned, or come `OVERDRAWN_PAUSE` apart, but `PAUSE_MAX` at most: so it is paid.
 
 use crate::units::Nanos;
 
@@ -57,8 +57,7 @@ impl Effort {
         self.gain(now.since(self.at), one_in);
         self.at = now;
         let sum = signed(spent.polls.0.saturating_add(spent.workers.0));
-        let overdrawn_max = signed(OVERDRAWN_TIME.0 / one_in);
-        self.saved = self.saved.saturating_sub(sum).max(-overdrawn_max);
+        self.saved = self.saved.saturating_sub(sum).max(-OVERDRAWN_MAX);
         if spent.requests > 0 {
             let (cost, requests) = self.cost;
             self.cost = (cost.saturating_add(spent.workers.0), requests + spent.requests);
@@ -66,7 +65,7 @@ impl Effort {
                 self.cost = (self.cost.0 / 2, self.cost.1 / 2);
             }
         }
-        assert!((-overdrawn_max..=SAVED_MAX).contains(&self.saved), "the budget has its bounds");
+        assert!((-OVERDRAWN_MAX..=SAVED_MAX).contains(&self.saved), "the budget has its bounds");
     }
 
     /// Earns one part in `one_in` of `time`: that goes by, or that the program was saved.
@@ -101,7 +100,8 @@ impl Effort {
         // As much again as the next poll will use, so that something is left when it is paid.
         let polls = cost.0.saturating_mul(2);
         let paid = overdrawn.saturating_add(polls).saturating_mul(one_in);
-        Nanos(paid).min(OVERDRAWN_PAUSE.max(Nanos(polls.saturating_mul(one_in))))
+        let longest = OVERDRAWN_PAUSE.max(Nanos(polls.saturating_mul(one_in))).min(PAUSE_MAX);
+        Nanos(paid).min(longest)
     }
 }
 
@@ -111,14 +111,15 @@ fn signed(nanos: u64) -> i64 {
 
 /// Nanoseconds of a processor that are saved at most: what the first requests of a program cost.
 const SAVED_MAX: i64 = 40_000_000;
-/// What cannot be paid in so long is forgiven.
-const OVERDRAWN_TIME: Nanos = Nanos::from_millis(2_000);
+/// What cannot be paid in two seconds by a tenth of a processor is forgiven.
+const OVERDRAWN_MAX: i64 = 200_000_000;
 /// What a request is taken to cost before one has ended, in nanoseconds.
 const REQUEST_COST_FIRST: u64 = 100_000;
 /// A request costs the mean of about so many.
 const COST_OF_MAX: u64 = 128;
-/// Between polls while the budget is overdrawn.
+/// Between polls while the budget is overdrawn, at least and at most.
 const OVERDRAWN_PAUSE: Nanos = Nanos::from_millis(10);
+const PAUSE_MAX: Nanos = Nanos::from_millis(2_000);
 
 #[cfg(test)]
 mod tests {
@@ -183,7 +184,7 @@ mod tests {
             outstanding = effort.requests(0).min(256);
             now += effort.pause(polls, 10).max(Nanos::from_millis(1));
         }
-        let most = now.0 / 10 + SAVED_MAX.unsigned_abs() + OVERDRAWN_TIME.0 / 10;
+        let most = now.0 / 10 + SAVED_MAX.unsigned_abs() + OVERDRAWN_MAX.unsigned_abs();
         assert!(used <= most, "{used} of {most}");
         assert!(used >= now.0 / 20, "the budget is used: {used} of {now:?}");
     }
@@ -198,15 +199,23 @@ mod tests {
 
     #[test]
     fn what_is_overdrawn_is_paid_however_little_is_earned() {
-        // A listing of very many entries, then polls of 1 ms each.
-        for one_in in [10, 50, 500] {
+        #[rustfmt::skip]
+        let rows = [ // one part in, a poll takes us, seconds until it is paid at most
+            (10,     1_000,           5),
+            (50,     1_000,           25),
+            (50,     4_000,           25),
+            (500,    200,             220),
+            (500,    1_000,           220),
+        ];
+        for (one_in, polls, seconds) in rows {
+            // A listing of very many entries, then polls.
             let mut effort = Effort::default();
-            let (mut now, polls) = (Nanos(0), Nanos::from_millis(1));
+            let (mut now, polls) = (Nanos(0), Nanos::from_micros(polls));
             effort.spend(now, spent(0, 300, 1), one_in);
             while effort.requests(0) == 0 {
                 now += effort.pause(polls, one_in).max(polls);
                 effort.spend(now, Spent { polls, ..Spent::default() }, one_in);
-                assert!(now < Nanos::from_millis(12_000), "1 in {one_in}: not paid by {now:?}");
+                assert!(now < Nanos::from_millis(seconds * 1_000), "1 in {one_in}, {polls:?}");
             }
         }
     }

@@ -20,6 +20,7 @@ pub mod event;
 pub mod eviction;
 pub mod hash;
 pub mod learned;
+pub mod observed;
 mod page_table;
 pub mod params;
 pub mod planner;

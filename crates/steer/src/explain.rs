@@ -19,7 +19,6 @@ mod predict;
 mod rate;
 mod recorder;
 mod residency;
-mod streams;
 mod summary;
 mod sums;
 mod timeline;
@@ -32,6 +31,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use forerun_core::device::waits::WaitEstimate;
+pub use forerun_core::observed::gain::{DeviceLimit, Prediction, Why};
+pub use forerun_core::observed::streams::{Pattern, StreamSummary};
 use forerun_core::units::Nanos;
 
 use crate::clock;
@@ -41,12 +42,11 @@ use crate::session::{self, Poller, SessionError, Watched};
 use crate::wire::wire;
 pub use causes::{Cause, CauseTimes};
 use entries::{Entries, EntryRecords};
-pub use predict::{DeviceLimit, Prediction, Why, predict, predict_learned};
+pub use predict::{predict, predict_learned};
 use rate::RateMeter;
 use recorder::{AccessRecorder, Recorded, Records};
 pub use summary::{
-    AccessSample, DeviceFacts, FileSummary, InitialResidency, Pattern, ProgramSummary,
-    StreamSummary, WaitBasis,
+    AccessSample, DeviceFacts, FileSummary, InitialResidency, ProgramSummary, WaitBasis,
 };
 pub use timeline::SmallReads;
 pub use trees::{DirectorySummary, Trap, TrapSummary, TreeSummary};

@@ -115,6 +115,9 @@ pub fn cached(file: &File, range: &Range<u64>) -> io::Result<Residency> {
 /// As [`cached`], without an access to the file, which a mapping is: it marks the time of access
 /// unless `file` was opened without marks. `None` where the kernel does not tell.
 pub(crate) fn cached_untouched(file: &File, range: &Range<u64>) -> Option<u64> {
+    if range.is_empty() {
+        return Some(0);
+    }
     if is_marked(file) {
         return Some(sys::cachestat(file, range).ok()?.cached);
     }

@@ -22,7 +22,7 @@ use forerun_core::units::Nanos;
 use crate::clock;
 use crate::learn::{LearnSettings, LearnedStats, Learner, Learning, Started};
 use crate::memory::Memory;
-use crate::observe::poll::{Allowance, INTERVAL_MIN, Interval, PAUSE_MAX, Pause, PollTimer};
+use crate::observe::poll::{Allowance, INTERVAL_MIN, Interval, Pause, PollTimer};
 use crate::observe::{ObserverKind, Observers};
 pub use crate::prefetch::EntryStats;
 use crate::prefetch::{Prefetcher, RememberedDevices};
@@ -235,7 +235,6 @@ impl Poller for Runner {
             (false, _) => Interval::DoubledUpTo(IDLE_MAX),
         };
         let pause = self.timer.pause(now, interval, cost, one_in);
-        let effort = effort.min(PAUSE_MAX);
         if effort > pause.time { Pause { time: effort, is_paying: true } } else { pause }
     }
 

@@ -297,8 +297,8 @@ mod tests {
         let count = |line: &str| parsed::<Args>(line).map(|args| cases(&args).len());
         #[rustfmt::skip]
         let rows = [ // args                                      cases
-            ("",                                                     Some((28 * 3 - 2) * 3 * 4)),
-            ("--quick",                                              Some(28 * 4)),
+            ("",                                                     Some((29 * 3 - 2) * 3 * 4)),
+            ("--quick",                                              Some(29 * 4)),
             ("--row parquet-8,turns-2 --device hdd",                 Some(3 + 3 * 3)),
             ("--row turns-2 --device hdd --seeds 4,5 --lengths 50",  Some(2)),
             ("--row turns-3",                                        None),

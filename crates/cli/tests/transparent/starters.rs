@@ -163,18 +163,33 @@ const LEFT: &[(&str, &str, &[&str], &[&str])] = &[ // what, package, starter, pr
         &["sh", "-c", "m=$PWD; cd /; n=0
             until umount $m 2> /dev/null || [ $((n += 1)) = 500 ]; do sleep 0.01; done
             mountpoint -q $m; echo $?"]),
-    ("numbers of itself", "dash", &["sh", "-c",
-        "export LISTEN_PID=$$ LISTEN_FDS=1 WATCHDOG_PID=$$; exec \"$@\"", "sh"],
-        &["sh", "-c", "test $LISTEN_PID,$WATCHDOG_PID = $$,$$ && echo mine, $LISTEN_FDS"]),
-    ("numbers of others", "dash", &["sh", "-c",
-        "export LISTEN_PID=${$}0 WATCHDOG_PID=$PPID; exec \"$@\" $$0 $PPID", "sh"],
-        &["sh", "-c", "test $LISTEN_PID,$WATCHDOG_PID = $0,$1 && echo theirs"]),
     ("an owner of signals", "perl", &["perl", "-e", "
         use Socket; use Fcntl; $^F = 99; socketpair A, B, AF_UNIX, SOCK_STREAM, 0;
         fcntl A, F_SETOWN, $$; fcntl A, F_SETFL, O_ASYNC | O_NONBLOCK; exec @ARGV, fileno B"],
         &["perl", "-e", "$SIG{IO} = sub { print 'io'; exit 5 };
             open B, '>&=', $ARGV[0]; syswrite B, 'x'; sleep 10"]),
 ];
+
+/// Programs that are named by number: what their starter, which becomes them, sets, and what
+/// they print.
+#[rustfmt::skip]
+const NAMED: &[(&str, &str, &str, &str)] = &[ // what, the starter sets, the program, it prints
+    ("its sockets",  "export LISTEN_PID=$$ LISTEN_FDS=1",
+        "test $LISTEN_PID = $$ && echo $LISTEN_FDS", "1\n"),
+    ("its watchdog", "export WATCHDOG_PID=$$ SYSTEMD_EXEC_PID=$$",
+        "test $WATCHDOG_PID,$SYSTEMD_EXEC_PID = $$,$$ && echo both", "both\n"),
+    ("others",       "export LISTEN_PID=${$}0 WATCHDOG_PID=$PPID MINE=$$,$PPID",
+        "test ${MINE%,*}0,${MINE#*,} = $LISTEN_PID,$WATCHDOG_PID && echo theirs", "theirs\n"),
+];
+
+#[test]
+fn what_names_the_process_by_number_names_the_program() {
+    compare(NAMED.iter().map(|(name, sets, program, prints)| {
+        let starter = ["sh", "-c", &format!("{sets}; exec \"$@\""), "sh"].map(str::to_owned);
+        let program = ["sh", "-c", program].map(str::to_owned).to_vec();
+        (*name, starter.to_vec(), program, Some(*prints))
+    }));
+}
 
 #[test]
 fn a_starter_sees_of_its_child_what_it_sees_of_the_program() {

@@ -14,11 +14,11 @@ use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use forerun_core::observed::streams::FileStreams;
 use forerun_core::units::Nanos;
 
 use super::entries::{EntryRecords, ThreadId, Wait};
 use super::residency::{self, Residencies};
-use super::streams::Streams;
 use super::summary::{AccessSample, FileSummary, InitialResidency};
 use super::sums::share;
 use crate::kernel::Stat;
@@ -94,7 +94,7 @@ struct FileRecord {
     is_mapped: bool,
     waited: Nanos,
     residency: Option<InitialResidency>,
-    streams: Streams,
+    streams: FileStreams,
     samples: Vec<AccessSample>,
     samples_left_out: u64,
     /// Samples so close together are joined.
@@ -319,7 +319,7 @@ impl FileRecord {
             is_mapped: false,
             waited: Nanos(0),
             residency,
-            streams: Streams::default(),
+            streams: FileStreams::default(),
             samples: Vec::new(),
             samples_left_out: 0,
             grain: Nanos(0),

@@ -3,10 +3,10 @@
 //! # Invariants
 //! - What is left out of a table is counted beside it.
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 use forerun_core::device::waits::WaitEstimate;
+use forerun_core::observed::streams::{Pattern, StreamSummary};
 use forerun_core::units::Nanos;
 
 use super::causes::CauseTimes;
@@ -147,37 +147,6 @@ impl InitialResidency {
     }
 }
 
-/// Accesses that continue from each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamSummary {
-    /// How they continue.
-    pub pattern: Pattern,
-    /// Bytes of all accesses.
-    pub bytes: u64,
-    /// From the lowest byte to the highest.
-    pub range: Range<u64>,
-    /// When the first access was observed, and the last.
-    pub from: Nanos,
-    /// See `from`.
-    pub to: Nanos,
-    /// The time that the program waited for storage before it went on here.
-    pub waited: Nanos,
-}
-
-/// How accesses continue from each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Pattern {
-    /// Each begins where another has ended, or a little beyond.
-    Sequential,
-    /// Each ends where the one before began.
-    Backward,
-    /// All are equally far apart.
-    Strided,
-    /// They do not continue.
-    #[default]
-    Random,
-}
-
 /// An access, or several joined ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessSample {
@@ -214,27 +183,6 @@ impl Wire for Pattern {
     }
 }
 
-impl Pattern {
-    const ALL: [Self; 4] = [Self::Sequential, Self::Backward, Self::Strided, Self::Random];
-
-    /// Its name in reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sequential => "sequential",
-            Self::Backward => "backward",
-            Self::Strided => "stride",
-            Self::Random => "random",
-        }
-    }
-
-    /// Whether the next access can be known before it comes.
-    #[must_use]
-    pub fn is_predictable(self) -> bool {
-        self != Self::Random
-    }
-}
-
 impl ProgramSummary {
     /// Looks for walks, on a device with these facts; without any it has no limit.
     pub fn look_for_walks(&mut self, facts: Option<DeviceFacts>) {
@@ -258,18 +206,6 @@ impl FileSummary {
     pub fn bytes_of(&self, pattern: Pattern) -> u64 {
         let same = self.streams.iter().filter(|stream| stream.pattern == pattern);
         same.map(|stream| stream.bytes).sum()
-    }
-}
-
-impl StreamSummary {
-    /// Adds the accesses of `other`.
-    pub(super) fn join(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        self.range.start = self.range.start.min(other.range.start);
-        self.range.end = self.range.end.max(other.range.end);
-        (self.from, self.to) = (self.from.min(other.from), self.to.max(other.to));
-        self.waited += other.waited;
-        assert!(self.from <= self.to && self.range.start <= self.range.end);
     }
 }
 

@@ -184,6 +184,7 @@ impl Tools {
         let (file, stat) = open_found(place, stat, &self.leases, None)?;
         assert!(ranges.iter().all(|it| it.end <= stat.st_size), "what is fetched lies in the file");
         let chunk_bytes = self.devices.chunk_bytes(stat.st_dev);
+        assert!(chunk_bytes > 0, "a call requests something");
         found.is_cached = !ranges.is_empty();
         found.bytes = charged(ranges);
         for range in ranges {

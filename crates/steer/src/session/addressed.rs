@@ -1,4 +1,4 @@
-//! Variables of the environment that name the process that they are for, by its number.
+//! Variables of the environment that say by number for which process they are.
 //!
 //! ```text
 //!   the caller:    LISTEN_PID=100 LISTEN_FDS=1   exec: forerun, which is 100
@@ -11,62 +11,85 @@
 //! - [`Addressed::hand_on`] makes system calls alone, which may be made between fork and exec.
 //! - The order of the environment stays, as does what names any other process.
 //! # Sources
-//! `sd_listen_fds(3)`, `sd_watchdog_enabled(3)`.
+//! `sd_listen_fds(3)`, `sd_watchdog_enabled(3)`, `systemd.exec(5)`; systemd
+//! `src/libsystemd/sd-daemon/sd-daemon.c` (`LISTEN_PIDFDID`: the inode of a descriptor of the
+//! process).
 
 #![expect(unsafe_code, reason = "the environment of a process between fork and exec")]
 
 use std::ffi::{CStr, c_char};
 
-use rustix::process::{Pid, getpid};
+use rustix::fs::fstat;
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 /// The variables that name this process.
 pub(super) struct Addressed(Vec<Variable>);
 
 struct Variable {
-    /// Which of the environment's rows it is.
-    row: usize,
+    /// Its row of the environment.
+    row: *mut *mut c_char,
     /// The name, `=`, and room for any number and the zero byte.
     text: Vec<u8>,
     name_bytes: usize,
+    number: Number,
+}
+
+/// The number that a variable has of its process.
+#[derive(Clone, Copy)]
+enum Number {
+    Process,
+    /// The inode of its descriptors, which no other process ever has.
+    Descriptor,
+}
+
+impl Number {
+    /// That of this process, if the system has one.
+    fn own(self) -> Option<u64> {
+        match self {
+            Self::Process => Some(getpid().as_raw_nonzero().get().unsigned_abs().into()),
+            Self::Descriptor => {
+                let own = pidfd_open(getpid(), PidfdFlags::empty()).ok()?;
+                Some(fstat(&own).ok()?.st_ino)
+            }
+        }
+    }
 }
 
 impl Addressed {
     /// Those of the environment that name this process.
     pub(super) fn find() -> Self {
-        let me = getpid().as_raw_nonzero().to_string();
-        let mut found = Vec::new();
-        let rows = if environ().is_null() { 0..0 } else { 0..usize::MAX };
-        for row in rows {
-            // SAFETY: the rows of the environment end with null, and no other thread changes it.
-            let text = unsafe { *environ().add(row) };
-            if text.is_null() {
-                break;
-            }
-            // SAFETY: each row is a text that ends with zero.
-            let text = unsafe { CStr::from_ptr(text) }.to_bytes();
-            let name = NAMES.into_iter().find(|name| text.starts_with(name));
-            if let Some(name) = name.filter(|name| text[name.len()..] == *me.as_bytes()) {
+        let (mut found, mut row) = (Vec::new(), environ());
+        // SAFETY: the rows of the environment end with null, each before is a text that ends with
+        // zero, and no other thread changes them.
+        while let Some(text) = unsafe { text_of(row) } {
+            let named = NAMES.iter().find(|(name, _)| text.starts_with(name));
+            if let Some(&(name, number)) = named
+                && number.own().is_some_and(|own| own.to_string().as_bytes() == &text[name.len()..])
+            {
                 let mut text = name.to_vec();
                 text.resize(name.len() + DIGITS_MAX + 1, 0);
-                found.push(Variable { row, text, name_bytes: name.len() });
+                found.push(Variable { row, text, name_bytes: name.len(), number });
             }
+            // SAFETY: there is a row behind each that is not null.
+            row = unsafe { row.add(1) };
         }
         Self(found)
     }
 
     /// They name this process, which is a copy of the one that found them.
     pub(super) fn hand_on(&mut self) {
-        let me = getpid();
-        for Variable { row, text, name_bytes } in &mut self.0 {
-            write_number(me, &mut text[*name_bytes..]);
+        for Variable { row, text, name_bytes, number } in &mut self.0 {
+            assert!(*name_bytes < text.len(), "there is room behind the name");
+            let Some(own) = number.own() else { continue };
+            write_number(own, &mut text[*name_bytes..]);
             // SAFETY: the row was there in the process that this one is a copy of, which has
             // changed nothing since, and the text lives until the exec.
-            unsafe { *environ().add(*row) = text.as_mut_ptr().cast() };
+            unsafe { **row = text.as_mut_ptr().cast() };
         }
     }
 }
 
-/// The rows of the environment.
+/// The first row of the environment.
 fn environ() -> *mut *mut c_char {
     unsafe extern "C" {
         static mut environ: *mut *mut c_char;
@@ -75,10 +98,20 @@ fn environ() -> *mut *mut c_char {
     unsafe { environ }
 }
 
-/// Writes the number of `pid` and a zero byte, without an allocation.
-fn write_number(pid: Pid, text: &mut [u8]) {
-    let number = pid.as_raw_nonzero().get().unsigned_abs();
-    let digits = number.ilog10() as usize + 1;
+/// The text of a row; `None` behind the last.
+///
+/// # Safety
+/// `row` is null, or points at null or at a text that ends with zero and stays as it is.
+unsafe fn text_of<'a>(row: *mut *mut c_char) -> Option<&'a [u8]> {
+    // SAFETY: the caller's.
+    let text = unsafe { row.as_ref() }.filter(|text| !text.is_null())?;
+    // SAFETY: the caller's.
+    Some(unsafe { CStr::from_ptr(*text) }.to_bytes())
+}
+
+/// Writes `number` and a zero byte, without an allocation.
+fn write_number(number: u64, text: &mut [u8]) {
+    let digits = number.checked_ilog10().map_or(1, |log| log as usize + 1);
     assert!(digits < text.len(), "there is room for any number");
     let mut left = number;
     for at in (0..digits).rev() {
@@ -88,9 +121,14 @@ fn write_number(pid: Pid, text: &mut [u8]) {
     text[digits] = 0;
 }
 
-const NAMES: [&[u8]; 2] = [b"LISTEN_PID=", b"WATCHDOG_PID="];
-/// Of the largest number of a process.
-const DIGITS_MAX: usize = 10;
+const NAMES: [(&[u8], Number); 4] = [
+    (b"LISTEN_PID=", Number::Process),
+    (b"LISTEN_PIDFDID=", Number::Descriptor),
+    (b"WATCHDOG_PID=", Number::Process),
+    (b"SYSTEMD_EXEC_PID=", Number::Process),
+];
+/// Of the largest number.
+const DIGITS_MAX: usize = 20;
 
 #[cfg(test)]
 mod tests {
@@ -98,9 +136,9 @@ mod tests {
 
     #[test]
     fn numbers_are_written_with_all_their_digits() {
-        for number in [1, 9, 10, 99, 100, 4_194_304, 999_999_999, 1_000_000_000, i32::MAX] {
+        for number in [0, 1, 9, 10, 99, 100, 4_194_304, 999_999_999, 1_000_000_000, u64::MAX] {
             let mut text = [b'x'; DIGITS_MAX + 1];
-            write_number(Pid::from_raw(number).unwrap(), &mut text);
+            write_number(number, &mut text);
             let text = CStr::from_bytes_until_nul(&text).unwrap();
             assert_eq!(text.to_str().unwrap(), number.to_string());
         }

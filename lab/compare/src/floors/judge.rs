@@ -135,6 +135,10 @@ pub(super) fn judge(
             let told = format!("requests {} of {name}'s", share.highest());
             Verdict { aim: told, is_met: Some(share.value <= 1.0) }
         }
+        Aim::Bytes(most) => {
+            let bytes = Mean::of(ours.iter().map(|run| run.bytes_read / run.bytes_wanted));
+            Verdict { aim: format!("bytes <= {most}"), is_met: Some(bytes.value <= most) }
+        }
         Aim::Random => {
             let (name, theirs) = &rivals[0];
             let bytes = Mean::of(ours.iter().map(|run| run.bytes_read / run.bytes_wanted));
@@ -199,6 +203,8 @@ mod tests {
             (Aim::Online([0.95; 4]),         vec![],                              Some(true)),
             (Aim::Online([0.96; 4]),         vec![],                              Some(false)),
             (Aim::Beside,                    beside,                              None),
+            (Aim::Bytes(1.05),               vec![],                              Some(true)),
+            (Aim::Bytes(1.04),               vec![],                              Some(false)),
             (Aim::Pace(9.5),                 vec![],                              Some(true)),
             (Aim::Pace(9.7),                 vec![],                              Some(false)),
             (Aim::Requests,                  vec![("a", both(busier(0.0)))],      Some(true)),

@@ -48,8 +48,9 @@ impl Streams {
         let known = known.and_then(|id| Some((id, self.live.remove(id)?)));
         let before = known.map_or(before, |(_, stream)| stream.size);
         let largest = self.device_window(demand).min(self.share(demand, Part::default())).min(most);
-        let likely = known.map_or(u32::MAX, |(_, stream)| self.likely(demand, &stream));
-        let size = before.saturating_mul(GROWTH).min(likely);
+        let from_here = |stream| Stream { frontier: demand.first, ..stream };
+        let likely = known.map(|(_, stream)| self.likely(demand, &from_here(stream)));
+        let size = before.saturating_mul(GROWTH).min(likely.unwrap_or(u32::MAX));
         let size = size.max(self.opening(demand)).min(largest);
         // Others may begin as well.
         let room = (demand.ahead_room / 4).max(OPENING_MIN).min(demand.ahead_room);
@@ -65,7 +66,11 @@ impl Streams {
         };
         let guessed = before == 0;
         let mut stream = Stream { direction, guessed, end, ..self.unknown(demand, runs) };
-        stream.origin = known.map_or(stream.origin, |(_, stream)| stream.origin);
+        stream.origin = match (known, direction) {
+            (Some((_, stream)), _) => stream.origin,
+            (None, Direction::Forward) => stream.origin,
+            (None, Direction::Backward) => demand.first,
+        };
         let async_size = self.async_size(demand, window.size).min(window.size - count);
         stream.advance(window, async_size);
         let id = known.map_or_else(|| self.name(), |(id, _)| id);
@@ -171,7 +176,7 @@ impl Streams {
             frontier: demand.first,
             size: pages_u32(runs.pages()),
             marker: demand.first,
-            origin: demand.first - u64::from(demand.cached_before),
+            origin: demand.first.saturating_sub(demand.cached_before.into()),
             reached: demand.first,
             from: demand.first,
             used: demand.count,

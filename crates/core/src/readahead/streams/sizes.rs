@@ -53,7 +53,8 @@ impl Streams {
     /// Pages of the next window that `stream` is likely enough to use, on a seek-bound device: its
     /// arm has to bring those that are not used as well.
     pub(super) fn likely(&self, demand: &Demand, stream: &Stream) -> u32 {
-        if demand.device.kind == DeviceKind::Parallel {
+        // A reader that begins at the head of a file most often reads all of it.
+        if demand.device.kind == DeviceKind::Parallel || stream.origin == 0 {
             return u32::MAX;
         }
         let read = stream.origin.abs_diff(demand.first) + 1;

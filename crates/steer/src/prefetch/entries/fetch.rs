@@ -171,6 +171,7 @@ impl Tools {
             return Ok(Fetched { bytes, is_cached: true, ..Fetched::default() });
         }
         let chunk_bytes = self.devices.chunk_bytes(stat.st_dev);
+        assert!(chunk_bytes > 0, "a call requests something");
         let requested = kernel::prefetch(&file, &range, chunk_bytes);
         requested
             .map_err(|error| Refusal::Closed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;

@@ -6,21 +6,86 @@
 //!   stride       |-1-|      |-2-|      |-3-|    the same step as before
 //!   random       accesses that nothing continues, or one alone
 //! ```
+//!
 //! # Invariants
 //! - Every byte that was read is in one stream; random accesses are one stream together.
 //! - At most [`OPEN_MAX`] streams are open at a time, the one that was used longest ago is closed
 //!   for a new one; at most [`STREAMS_MAX`] are kept, the bytes of others count for the last of
 //!   these.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
-use forerun_core::units::Nanos;
+use crate::units::Nanos;
 
-use super::summary::{Pattern, StreamSummary};
+/// Accesses that continue from each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamSummary {
+    /// How they continue.
+    pub pattern: Pattern,
+    /// Bytes of all accesses.
+    pub bytes: u64,
+    /// From the lowest byte to the highest.
+    pub range: Range<u64>,
+    /// When the first access was observed, and the last.
+    pub from: Nanos,
+    /// See `from`.
+    pub to: Nanos,
+    /// The time that the program waited for storage before it went on here.
+    pub waited: Nanos,
+}
+
+/// How accesses continue from each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pattern {
+    /// Each begins where another has ended, or a little beyond.
+    Sequential,
+    /// Each ends where the one before began.
+    Backward,
+    /// All are equally far apart.
+    Strided,
+    /// They do not continue.
+    #[default]
+    Random,
+}
+
+impl Pattern {
+    /// Every pattern.
+    pub const ALL: [Self; 4] = [Self::Sequential, Self::Backward, Self::Strided, Self::Random];
+
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Backward => "backward",
+            Self::Strided => "stride",
+            Self::Random => "random",
+        }
+    }
+
+    /// Whether the next access can be known before it comes.
+    #[must_use]
+    pub fn is_predictable(self) -> bool {
+        self != Self::Random
+    }
+}
+
+impl StreamSummary {
+    /// Adds the accesses of `other`.
+    fn join(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.range.start = self.range.start.min(other.range.start);
+        self.range.end = self.range.end.max(other.range.end);
+        (self.from, self.to) = (self.from.min(other.from), self.to.max(other.to));
+        self.waited += other.waited;
+        assert!(self.from <= self.to && self.range.start <= self.range.end);
+    }
+}
 
 /// The streams of a file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Streams {
+pub struct FileStreams {
     open: Vec<OpenStream>,
     closed: Vec<StreamSummary>,
     left_out: u64,
@@ -55,9 +120,12 @@ enum Relation {
     Strided,
 }
 
-impl Streams {
+impl FileStreams {
     /// Adds an access to `range`, after a wait of `waited`.
-    pub(super) fn read(&mut self, now: Nanos, range: &Range<u64>, waited: Nanos) {
+    ///
+    /// # Panics
+    /// The range ends before it starts.
+    pub fn read(&mut self, now: Nanos, range: &Range<u64>, waited: Nanos) {
         self.reads += 1;
         assert!(range.start <= range.end, "an access has its start before its end");
         let found = self.open.iter().enumerate().filter_map(|(at, stream)| {
@@ -80,8 +148,9 @@ impl Streams {
     }
 
     /// All streams in the order of their beginnings, and how many more there were.
-    pub(super) fn end(mut self) -> (Vec<StreamSummary>, u64) {
-        for stream in std::mem::take(&mut self.open) {
+    #[must_use]
+    pub fn end(mut self) -> (Vec<StreamSummary>, u64) {
+        for stream in core::mem::take(&mut self.open) {
             self.close(stream);
         }
         self.closed.extend(self.lone);
@@ -202,7 +271,7 @@ mod tests {
 
     /// The bytes of each pattern, in KiB, and the number of streams.
     fn streams_of(all: impl IntoIterator<Item = Range<u64>>) -> ([u64; 4], usize) {
-        let mut patterns = Streams::default();
+        let mut patterns = FileStreams::default();
         for (at, range) in all.into_iter().enumerate() {
             patterns.read(Nanos(at as u64), &range, Nanos(1));
         }
@@ -249,7 +318,7 @@ mod tests {
 
     #[test]
     fn no_byte_is_lost_where_streams_are_many() {
-        let mut patterns = Streams::default();
+        let mut patterns = FileStreams::default();
         let mut bytes = 0;
         for stream in 0..500_u64 {
             for range in reads(stream * 10_000, 8, 8, 3) {
