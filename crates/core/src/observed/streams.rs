@@ -9,8 +9,8 @@
 //!
 //! # Invariants
 //! - Every byte that was read is in one stream; random accesses are one stream together.
-//! - At most [`OPEN_MAX`] streams are open at a time, the one that was used longest ago is closed
-//!   for a new one; at most [`STREAMS_MAX`] are kept, the bytes of others count for the last of
+//! - At most `OPEN_MAX` streams are open at a time, the one that was used longest ago is closed
+//!   for a new one; at most `STREAMS_MAX` are kept, the bytes of others count for the last of
 //!   these.
 
 use alloc::vec::Vec;
