@@ -117,9 +117,10 @@ const OVERDRAWN_MAX: i64 = 200_000_000;
 const REQUEST_COST_FIRST: u64 = 100_000;
 /// A request costs the mean of about so many.
 const COST_OF_MAX: u64 = 128;
-/// Between polls while the budget is overdrawn, at least and at most.
+/// Between polls while the budget is overdrawn.
 const OVERDRAWN_PAUSE: Nanos = Nanos::from_millis(10);
-const PAUSE_MAX: Nanos = Nanos::from_millis(2_000);
+/// The longest pause.
+pub const PAUSE_MAX: Nanos = Nanos::from_millis(2_000);
 
 #[cfg(test)]
 mod tests {

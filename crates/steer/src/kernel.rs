@@ -97,34 +97,30 @@ pub(crate) fn prefetch_while(
 /// The kernel does not count, and the file cannot be mapped, as where its file system keeps no
 /// pages.
 pub fn cached(file: &File, range: &Range<u64>) -> io::Result<Residency> {
-    if range.is_empty() {
-        return Ok(Residency::Pages(0));
-    }
     // An error may come from a filter of system calls, too: the other call has the last word.
-    if let Ok(counts) = sys::cachestat(file, range) {
-        return Ok(Residency::Pages(counts.cached));
+    if let Some(count) = counted(file, range) {
+        return Ok(Residency::Pages(count));
     }
     let absent = absent(file, range)?;
-    Ok(absent.map_or(Residency::Unknown, |absent| {
-        let (absent, pages) = (absent.iter().map(pages).sum::<u64>(), pages(range));
-        assert!(absent <= pages, "what is absent is a part of it");
-        Residency::Pages(pages - absent)
-    }))
+    Ok(absent.map_or(Residency::Unknown, |absent| Residency::Pages(present(range, &absent))))
+}
+
+/// How many pages of `range` are in the cache, where the kernel counts them in one call.
+fn counted(file: &File, range: &Range<u64>) -> Option<u64> {
+    if range.is_empty() { Some(0) } else { Some(sys::cachestat(file, range).ok()?.cached) }
+}
+
+/// The pages of `range` that are not `absent`.
+fn present(range: &Range<u64>, absent: &[Range<u64>]) -> u64 {
+    let (absent, pages) = (absent.iter().map(pages).sum::<u64>(), pages(range));
+    assert!(absent <= pages, "what is absent is a part of it");
+    pages - absent
 }
 
 /// As [`cached`], without an access to the file, which a mapping is: it marks the time of access
 /// unless `file` was opened without marks. `None` where the kernel does not tell.
 pub(crate) fn cached_untouched(file: &File, range: &Range<u64>) -> Option<u64> {
-    if range.is_empty() {
-        return Some(0);
-    }
-    if is_marked(file) {
-        return Some(sys::cachestat(file, range).ok()?.cached);
-    }
-    match cached(file, range).ok()? {
-        Residency::Pages(count) => Some(count),
-        Residency::Unknown => None,
-    }
+    counted(file, range).or_else(|| Some(present(range, &absent_untouched(file, range)?)))
 }
 
 /// As [`absent`], without an access to the file: see [`cached_untouched`].

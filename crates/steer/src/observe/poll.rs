@@ -14,6 +14,7 @@
 //!   overdrawn until the next ones pay it, and what [`SCAN_PAUSE_MAX`] does not pay is forgiven.
 //! - At most [`SAVED_MAX`] is saved.
 
+use forerun_core::effort;
 use forerun_core::units::Nanos;
 
 use crate::clock::{monotonic, thread_time};
@@ -224,6 +225,7 @@ const OVERDRAWN_ONE_IN: u64 = 8;
 const SAVED_MAX: i64 = 10_000_000;
 
 const _: () = assert!(INTERVAL_MIN.0 <= PAUSE_MAX.0 && PAUSE_MAX.0 <= SCAN_PAUSE_MAX.0);
+const _: () = assert!(effort::PAUSE_MAX.0 <= SCAN_PAUSE_MAX.0);
 
 #[cfg(test)]
 mod tests {

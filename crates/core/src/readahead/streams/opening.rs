@@ -66,11 +66,11 @@ impl Streams {
         };
         let guessed = before == 0;
         let mut stream = Stream { direction, guessed, end, ..self.unknown(demand, runs) };
-        stream.origin = match (known, direction) {
-            (Some((_, stream)), _) => stream.origin,
-            (None, Direction::Forward) => stream.origin,
-            (None, Direction::Backward) => demand.first,
-        };
+        if let Some((_, before)) = known {
+            stream.origin = before.origin;
+        } else if direction == Direction::Backward {
+            stream.origin = demand.first;
+        }
         let async_size = self.async_size(demand, window.size).min(window.size - count);
         stream.advance(window, async_size);
         let id = known.map_or_else(|| self.name(), |(id, _)| id);
