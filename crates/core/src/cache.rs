@@ -273,6 +273,33 @@ impl Cache {
             self.round += 1;
             self.unpin();
         }
+        self.dispatch(event);
+        if !matches!(event, Event::Pinned { .. }) {
+            // Not between the two events of a share that a caller moves.
+            if !is_request && !matches!(event, Event::Resize { .. } | Event::Settled) {
+                self.size_partitions();
+            }
+            self.feed_starved();
+            self.resume_throttled();
+            self.advance_changes();
+            self.relieve();
+            self.shrink();
+            if !is_request {
+                self.keep_pool();
+            }
+        }
+        if self.retracting.is_empty() {
+            self.issue();
+            if self.settings.explain {
+                self.report_outcomes();
+            }
+        }
+        core::mem::swap(&mut self.actions, actions);
+        self.assert_consistent();
+    }
+
+    /// Lets the part that an event is for handle it.
+    fn dispatch(&mut self, event: Event<'_>) {
         match event {
             Event::Open { handle, file, partition, file_pages } => {
                 self.open(handle, file, partition.0, file_pages);
@@ -330,28 +357,6 @@ impl Cache {
             Event::Policy { partition, policy } => self.change_policy(partition.0, policy),
             Event::Tick => self.tick(),
         }
-        if !matches!(event, Event::Pinned { .. }) {
-            // Not between the two events of a share that a caller moves.
-            if !is_request && !matches!(event, Event::Resize { .. } | Event::Settled) {
-                self.size_partitions();
-            }
-            self.feed_starved();
-            self.resume_throttled();
-            self.advance_changes();
-            self.relieve();
-            self.shrink();
-            if !is_request {
-                self.keep_pool();
-            }
-        }
-        if self.retracting.is_empty() {
-            self.issue();
-            if self.settings.explain {
-                self.report_outcomes();
-            }
-        }
-        core::mem::swap(&mut self.actions, actions);
-        self.assert_consistent();
     }
 
     /// The relations between the tables that hold after each event.

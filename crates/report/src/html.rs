@@ -11,7 +11,7 @@ use std::fmt::Write;
 use crate::plain::misleads;
 
 /// Text from a record, for an element or a quoted attribute of a template.
-pub(crate) struct Text<T>(pub(crate) T);
+pub struct Text<T>(pub T);
 
 impl<T: AsRef<str>> Render for Text<T> {
     fn render_to(&self, safe: &mut String) {
@@ -30,12 +30,14 @@ impl<T: AsRef<str>> Render for Text<T> {
 }
 
 /// `text` as markup.
-pub(crate) fn escape(text: &str) -> String {
+#[must_use]
+pub fn escape(text: &str) -> String {
     Text(text).render().into_string()
 }
 
 /// `text` with its words between backticks as code.
-pub(crate) fn prose(text: &str) -> Markup {
+#[must_use]
+pub fn prose(text: &str) -> Markup {
     html! {
         @for (nth, part) in text.split('`').enumerate() {
             @if nth % 2 == 1 { code { (Text(part)) } } @else { (Text(part)) }
@@ -44,7 +46,7 @@ pub(crate) fn prose(text: &str) -> Markup {
 }
 
 /// Heads of columns of figures.
-pub(crate) fn figure_heads(titles: impl IntoIterator<Item = impl Render>) -> Markup {
+pub fn figure_heads(titles: impl IntoIterator<Item = impl Render>) -> Markup {
     html! { @for title in titles { th scope="col" class="n" { (title) } } }
 }
 
@@ -54,7 +56,8 @@ pub(crate) fn figures(values: impl IntoIterator<Item = impl Render>) -> Markup {
 }
 
 /// A table that scrolls within the page.
-pub(crate) fn scrolled(class: Option<&str>, heads: &Markup, rows: &Markup) -> Markup {
+#[must_use]
+pub fn scrolled(class: Option<&str>, heads: &Markup, rows: &Markup) -> Markup {
     html! {
         div.scroll tabindex="0" {
             table class=[class] { thead { tr { (heads) } } tbody { (rows) } }
@@ -79,10 +82,13 @@ pub(crate) fn cut(words: Option<String>) -> Markup {
 }
 
 /// The text of a missing figure.
-pub(crate) const DASH: PreEscaped<&str> = PreEscaped("&ndash;");
+pub const DASH: PreEscaped<&str> = PreEscaped("&ndash;");
 
 /// `value` as JSON that may stand in a script element.
-pub(crate) fn script_json(value: &impl Serialize) -> String {
+///
+/// # Panics
+/// `value` has no form in JSON: a key that is no text.
+pub fn script_json(value: &impl Serialize) -> String {
     let json = serde_json::to_string(value).expect("plain structs with text keys");
     let mut safe = String::with_capacity(json.len());
     for c in json.chars() {

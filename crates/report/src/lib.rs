@@ -11,8 +11,7 @@
 //! A [`RunRecord`] holds all that is needed to repeat a run and to judge it: commit, machine,
 //! command line, settings, seed, repeats, and a [`Run`] for each thing measured. [`page::render`]
 //! draws any number of records on one self-contained page; [`table::render`] prints runs as text.
-//! Other data (hit ratios over the size of a cache, the contents of a trace) are a
-//! [`curves::Sheet`], drawn as a page or as a static picture.
+//! Pages of other data are made of the same parts: [`html`], [`shell`].
 //!
 //! An [`Explanation`] is the analysis of one program; [`page::explained`] draws it. [`Gains`] are
 //! what programs gain; [`page::gains`] draws them beside records.
@@ -26,17 +25,15 @@
 //! al., 2010, Figs 6, 7, 10 (requests over time), 11 (throughput) and 12 (delay by streams).
 #![forbid(unsafe_code)]
 
-pub mod comparison;
-pub mod curves;
 mod explanation;
 mod file;
 mod gain;
-mod html;
+pub mod html;
 pub mod page;
 pub mod plain;
 pub mod quantity;
 mod record;
-mod shell;
+pub mod shell;
 mod summary;
 pub mod table;
 mod waits;

@@ -13,13 +13,16 @@ use maud::{Markup, PreEscaped, html};
 use crate::html::Text;
 
 /// The parts of one kind of page beside the shell.
-pub(crate) struct Assets {
-    pub(crate) styles: &'static [&'static str],
-    pub(crate) scripts: &'static [&'static str],
+pub struct Assets {
+    /// Style sheets, [`PAGE_CSS`] first.
+    pub styles: &'static [&'static str],
+    /// Scripts after the shell's own.
+    pub scripts: &'static [&'static str],
 }
 
 /// The whole document. `data` is the JSON that the scripts read.
-pub(crate) fn document(title: &str, body: &Markup, data: String, assets: &Assets) -> String {
+#[must_use]
+pub fn document(title: &str, body: &Markup, data: String, assets: &Assets) -> String {
     let page = html! {
         (PreEscaped("<!doctype html>\n"))
         html lang="en" {
@@ -45,8 +48,9 @@ pub(crate) fn document(title: &str, body: &Markup, data: String, assets: &Assets
     page.into_string() + "\n"
 }
 
-/// The head of the body.
-pub(crate) fn header(title: &str, facts: &Markup, without_script: &str) -> Markup {
+/// The head of the body; `without_script` is said where scripts do not run.
+#[must_use]
+pub fn header(title: &str, facts: &Markup, without_script: &str) -> Markup {
     html! {
         header {
             div { h1 { (Text(title)) } p.facts { (facts) } }
@@ -59,6 +63,6 @@ pub(crate) fn header(title: &str, facts: &Markup, without_script: &str) -> Marku
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       base-uri 'none'; form-action 'none'";
 /// The style of every page.
-pub(crate) const PAGE_CSS: &str = include_str!("../assets/page.css");
+pub const PAGE_CSS: &str = include_str!("../assets/page.css");
 pub(crate) const SHELL_JS: &str = include_str!("../assets/shell.js");
 pub(crate) const ERRORS_JS: &str = include_str!("../assets/errors.js");

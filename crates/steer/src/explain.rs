@@ -81,7 +81,11 @@ pub fn explain(
         (Seen { counts, recorded: records.recorded(), entries: entries.entries() }, 0)
     };
     let run = session::Run { words, kind, output, is_reported: true, is_saved: false };
-    let Watched { status, ran, used, report } = session::watch(run, make, seen)?;
+    session::watch(run, make, seen).map(summarized)
+}
+
+/// What was seen of a program that has ended, put together.
+fn summarized(Watched { status, ran, used, report }: Watched<Seen>) -> ProgramSummary {
     let own = clock::process_time();
     let (polling, calls_given_up, bug, seen) = match report {
         Some(report) => {
@@ -98,7 +102,7 @@ pub fn explain(
     let waited = waits.waited(ran, idle);
     let mut causes = entries.causes;
     causes.scale(waited, waits.sampled());
-    Ok(ProgramSummary {
+    ProgramSummary {
         status,
         ran,
         processor: used.processor,
@@ -129,7 +133,7 @@ pub fn explain(
         sampled: waits.sampled(),
         files_left_out: recorded.files_left_out,
         files: recorded.files(waited, waits.sampled()),
-    })
+    }
 }
 
 /// What the observing process tells.

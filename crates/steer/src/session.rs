@@ -125,30 +125,8 @@ pub(crate) fn watch<P: Poller, S: Wire>(
     make: impl FnOnce(Observers) -> P + Send + 'static,
     seen: impl Fn() -> (S, u64),
 ) -> Result<Watched<S>, SessionError> {
-    let inherited = Inherited::take();
-    let (words, keeps_errors) = (run.words, run.is_reported);
-    let mut start = Start {
-        words,
-        variables: Vec::new(),
-        output: run.output,
-        keeps_errors,
-        inherited,
-        writer: None,
-    };
-    if !run.is_reported && !Path::new("/proc/self/fd").exists() {
-        // Nothing can be observed.
-        return Err(start.replace().into());
-    }
-    let Ok((mut signals, ring)) = prepare(run.kind, &mut start.variables) else {
-        return Err(start.replace().into());
-    };
-    // The ring's other end is the program's alone once that runs.
-    let ring = ring.map(|(ring, writer)| {
-        start.writer = Some(writer);
-        ring
-    });
-    let (clock, before) = (Clock::start(), Usage::of_children());
-    let mut program = Program::start(start, &mut signals)?;
+    let Started { mut program, mut signals, ring, clock, before } =
+        start(run.words, run.kind, run.output, run.is_reported)?;
     let pid = program.pid();
     // Of a program that ends sooner nothing would be seen, unless it is asked for.
     let after = if run.is_reported { Nanos(0) } else { OBSERVED_AFTER };
@@ -194,19 +172,65 @@ pub(crate) fn watch<P: Poller, S: Wire>(
     };
     let (ran, used) = (clock.now(), Usage::of_children().since(before));
     let left = || LEFT_AFTER.since(clock.now().since(ran));
-    let report = observing.and_then(|mut observing| {
-        observing.go_on();
-        let within = if run.is_reported { REPORT_WITHIN } else { SAVED_WITHIN };
-        let is_asked = run.is_reported || run.is_saved;
-        let answer = (is_asked && observing.send(&[observing::END]).is_ok())
-            .then(|| observing.answer(within));
-        let report: Option<Report<S>> = answer.flatten().and_then(|bytes| from_bytes(&bytes));
-        let is_blocked = report.as_ref().is_some_and(|report| report.calls_given_up > 0);
-        observing.leaves_after(if is_blocked { Nanos(0) } else { left() });
-        report
-    });
+    let is_asked = run.is_reported || run.is_saved;
+    let within = if run.is_reported { REPORT_WITHIN } else { SAVED_WITHIN };
+    let report =
+        observing.and_then(|observing| end_of(observing, is_asked.then_some(within), left));
     program.leaves_files_after(left());
     Ok(Watched { status, ran, used, report })
+}
+
+/// A program that runs, and what is followed of it.
+struct Started {
+    program: Program,
+    signals: Signals,
+    ring: Option<Ring>,
+    clock: Clock,
+    /// What children that have ended before used.
+    before: Usage,
+}
+
+/// Starts the program `words`; or becomes it, where nothing can be observed and nothing is asked
+/// for.
+fn start(
+    words: &[OsString],
+    kind: &ObserverKind,
+    output: Option<OwnedFd>,
+    is_reported: bool,
+) -> Result<Started, SessionError> {
+    let inherited = Inherited::take();
+    let (variables, keeps_errors) = (Vec::new(), is_reported);
+    let mut start = Start { words, variables, output, keeps_errors, inherited, writer: None };
+    if !is_reported && !Path::new("/proc/self/fd").exists() {
+        return Err(start.replace().into());
+    }
+    let Ok((mut signals, ring)) = prepare(kind, &mut start.variables) else {
+        return Err(start.replace().into());
+    };
+    // The ring's other end is the program's alone once that runs.
+    let ring = ring.map(|(ring, writer)| {
+        start.writer = Some(writer);
+        ring
+    });
+    let (clock, before) = (Clock::start(), Usage::of_children());
+    let program = Program::start(start, &mut signals)?;
+    Ok(Started { program, signals, ring, clock, before })
+}
+
+/// Ends an observing process, which has `left` to leave its files; its report, if it is asked for
+/// and comes in time.
+fn end_of<S: Wire>(
+    mut observing: Aside,
+    report_within: Option<Nanos>,
+    left: impl Fn() -> Nanos,
+) -> Option<Report<S>> {
+    observing.go_on();
+    let within = report_within.filter(|_| observing.send(&[observing::END]).is_ok());
+    let answer = within.and_then(|within| observing.answer(within));
+    let report: Option<Report<S>> = answer.and_then(|bytes| from_bytes(&bytes));
+    let is_blocked = report.as_ref().is_some_and(|report| report.calls_given_up > 0);
+    observing.leaves_after(if is_blocked { Nanos(0) } else { left() });
+    report
 }
 
 /// Whether the program's control groups have room for an observing process beside it.

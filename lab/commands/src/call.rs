@@ -14,10 +14,10 @@
 //! - The rows are those that the command prints with `--json`: the same plan runs.
 //! - After [`Control::stop`] a call returns an error within a batch of accesses.
 
+use crate::curves::Sheet;
 use anyhow::{Result, bail};
 use clap::FromArgMatches;
 use forerun_console::failure::{self, usage};
-use forerun_report::curves::Sheet;
 use forerun_sim::trace::{Op, Request};
 
 pub use crate::given::{Columns, Control, Input, Opener, Progress};

@@ -11,6 +11,7 @@
 //! | `replay` | a trace at its times, in virtual or real time |
 //! | `bench`, `replay_journal` | commands on real devices and live runs |
 //! | `call`, `given` | commands as functions, for the Python package; what these are given |
+//! | `curves`, `comparison` | pages: of curves over sizes, of papers' figures beside those here |
 //! | `kept` | results of a run that was cut |
 //! | `parallel` | the same work for many things, on all processors |
 //! | `process` | what the kernel tells of this process |
@@ -22,6 +23,8 @@
 
 mod bench;
 pub mod call;
+mod comparison;
+mod curves;
 mod demo;
 mod given;
 mod kept;

@@ -16,11 +16,11 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use crate::comparison::{ComparedFigure, ComparedRow, Comparison};
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::{self, usage};
 use forerun_console::form::{Form, Output};
 use forerun_console::{interrupt, machine, object, output};
-use forerun_report::comparison::{ComparedFigure, ComparedRow, Comparison};
 use forerun_report::quantity;
 use serde_json::Value;
 

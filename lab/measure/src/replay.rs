@@ -88,21 +88,8 @@ pub fn run(
 ) -> Result<ReplayResult> {
     assert!(!places.is_empty(), "a workload has files");
     let cache = Cache::new(settings).map_err(refused)?;
-    let mut meter: Option<Meter> = None;
     let turns = Arc::new(Turns::new(pace));
-    let mut files = Vec::new();
-    for Place { name, store, base, client } in places {
-        let first = meter.get_or_insert_with(|| {
-            let turns = Arc::clone(&turns);
-            Meter::new(Arc::clone(&store), 0).before_calls(move || turns.pass_on())
-        });
-        let metered = Arc::new(first.beside(store));
-        let opener = client.map_or_else(|| cache.clone(), |client| cache.client(client));
-        let handle = opener.open_store_with(metered, access);
-        let handle = handle.with_context(|| format!("cannot open {name}"))?;
-        files.push(OpenPlace { handle, name, base });
-    }
-    let meter = meter.expect("there is a place");
+    let (files, meter) = open(&cache, places, access, &turns)?;
     let slots = Slots {
         // All threads are there when the first request is due.
         begun: machine::now() + START,
@@ -154,6 +141,29 @@ pub fn run(
         windows,
         partitions,
     })
+}
+
+/// Opens what a workload goes to through `cache`, all before one meter, whose calls are passed on
+/// in `turns`.
+fn open(
+    cache: &Cache,
+    places: Vec<Place>,
+    access: Opening,
+    turns: &Arc<Turns>,
+) -> Result<(Vec<OpenPlace>, Meter)> {
+    let (mut meter, mut files): (Option<Meter>, _) = (None, Vec::new());
+    for Place { name, store, base, client } in places {
+        let first = meter.get_or_insert_with(|| {
+            let turns = Arc::clone(turns);
+            Meter::new(Arc::clone(&store), 0).before_calls(move || turns.pass_on())
+        });
+        let metered = Arc::new(first.beside(store));
+        let opener = client.map_or_else(|| cache.clone(), |client| cache.client(client));
+        let handle = opener.open_store_with(metered, access);
+        let handle = handle.with_context(|| format!("cannot open {name}"))?;
+        files.push(OpenPlace { handle, name, base });
+    }
+    Ok((files, meter.expect("there is a place")))
 }
 
 struct OpenPlace {

@@ -27,17 +27,19 @@ use forerun_core::units::Nanos;
 use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
 use rustix::io::Errno;
 
-use super::access::{AccessSink, CursorId, is_cached, is_written};
+use super::access::AccessSink;
 use super::blocked::MetMove;
 use super::copies::Copies;
-use super::counts::{Counted, Counter, MovedBy};
-use super::moves::Move;
+use super::counts::{Counter, MovedBy};
 use super::poll::Allowance;
 use super::procfs::{self, text};
 use crate::kernel::Stat;
-use crate::open::{Found, Name, Refusal, open, reads_page_cache, writes};
+use crate::open::{reads_page_cache, writes};
+use file::{Aside, OpenFile};
+pub(crate) use file::{Inode, follow};
 use others::Others;
 
+mod file;
 mod others;
 
 /// The open files of a process.
@@ -63,24 +65,6 @@ pub(crate) struct OpenFiles {
     copies: Copies,
 }
 
-#[derive(Debug)]
-struct OpenFile {
-    info: File,
-    inode: Inode,
-    position: u64,
-    /// What was reported of it last, in order.
-    run: Range<u64>,
-    cursor: Option<CursorId>,
-    /// Writes may have moved its position, too: what was read before it stood there has not.
-    read_before: Option<u64>,
-    /// Its position cannot be followed.
-    is_left: bool,
-    /// The call that moves its bytes from its position on.
-    moving: Option<Move>,
-    /// The call that does so from an offset of its own.
-    aside: Option<Aside>,
-}
-
 /// A position that moved. They are in the order in which counts are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Moved {
@@ -90,18 +74,6 @@ struct Moved {
     number: i32,
     to: u64,
 }
-
-/// A call that moves bytes from an offset of its own, and the reader that it is.
-#[derive(Debug)]
-struct Aside {
-    call: Move,
-    cursor: Option<CursorId>,
-    /// It begins where the call before it was known to be.
-    follows: bool,
-}
-
-/// A file's device and inode number.
-pub(crate) type Inode = (u64, u64);
 
 impl OpenFiles {
     /// Those of the process of this number.
@@ -231,31 +203,9 @@ impl OpenFiles {
         if self.open.is_empty() {
             return false;
         }
-        let before = self.count(process);
-        let mut moved = Vec::new();
+        let (before, read) = (self.count(process), self.counter.read());
         self.is_cut = false;
-        let mut shown = Vec::new();
-        let (copies, read) = (&mut self.copies, self.counter.read());
-        self.open.retain(|&number, file| {
-            let descriptor = descriptor(&file.info, file.inode);
-            match descriptor {
-                Some(descriptor) if copies.is_copy(number) => {
-                    shown.push((number, descriptor.position));
-                }
-                Some(descriptor) => {
-                    if descriptor.position == file.position {
-                        file.has_stood_since(read, 0);
-                    }
-                    let at = file.at(process, descriptor.position);
-                    moved.extend(file.has_moved_to(at).then(|| Moved::of(file, number, at)));
-                }
-                None => {
-                    file.close(now, sink);
-                    copies.remove(number);
-                }
-            }
-            descriptor.is_some()
-        });
+        let (mut moved, shown) = self.look_at_positions(process, now, sink);
         let has_gone_on = self.go_on(process, now, allowance, sink);
         if moved.is_empty() {
             self.keep_copies(&shown);
@@ -298,6 +248,39 @@ impl OpenFiles {
         self.counter.end(counted, self.is_cut);
         self.keep_copies(&shown);
         true
+    }
+
+    /// Looks where each descriptor stands now; those that were closed are reported and go. What has
+    /// moved, and the positions of those that are copies.
+    fn look_at_positions(
+        &mut self,
+        process: BorrowedFd<'_>,
+        now: Nanos,
+        sink: &mut dyn AccessSink,
+    ) -> (Vec<Moved>, Vec<(i32, u64)>) {
+        let (mut moved, mut shown) = (Vec::new(), Vec::new());
+        let (copies, read) = (&mut self.copies, self.counter.read());
+        self.open.retain(|&number, file| {
+            let descriptor = descriptor(&file.info, file.inode);
+            match descriptor {
+                Some(descriptor) if copies.is_copy(number) => {
+                    shown.push((number, descriptor.position));
+                }
+                Some(descriptor) => {
+                    if descriptor.position == file.position {
+                        file.has_stood_since(read, 0);
+                    }
+                    let at = file.at(process, descriptor.position);
+                    moved.extend(file.has_moved_to(at).then(|| Moved::of(file, number, at)));
+                }
+                None => {
+                    file.close(now, sink);
+                    copies.remove(number);
+                }
+            }
+            descriptor.is_some()
+        });
+        (moved, shown)
     }
 
     /// Reports how far the calls are that have an offset of their own, of one file after the other
@@ -403,180 +386,6 @@ impl Moved {
     }
 }
 
-impl OpenFile {
-    /// Whether it was read up to `position`, or another place was sought. The first bytes alone do
-    /// not count: so the dynamic loader reads the header of a library, before it maps it.
-    fn has_moved_to(&self, position: u64) -> bool {
-        let is_header = self.cursor.is_none() && position < HEADER_BYTES;
-        position != self.position && !self.is_left && !is_header
-    }
-
-    /// Where a reader at `position` is: within a call that moves bytes from there on.
-    fn at(&mut self, process: BorrowedFd<'_>, position: u64) -> u64 {
-        // It has returned where the position is another.
-        self.moving.take_if(|call| call.start() != position);
-        let is_header = self.cursor.is_none() && position < HEADER_BYTES;
-        match &self.moving {
-            Some(call) if self.position == call.at() => call.reached(process),
-            Some(call) if is_header => {
-                self.position = position;
-                call.reached(process)
-            }
-            // What was read before the call comes first.
-            Some(_) | None => position,
-        }
-    }
-
-    /// Reports how far the call is that has an offset of its own. Whether it has gone on.
-    fn go_on(
-        &mut self,
-        process: BorrowedFd<'_>,
-        number: i32,
-        now: Nanos,
-        sink: &mut dyn AccessSink,
-    ) -> bool {
-        let Some(Aside { call, cursor, follows }) = &mut self.aside else { return false };
-        let to = call.reached(process);
-        if to == call.at() {
-            return false;
-        }
-        let Some(reader) = cursor.or_else(|| follow(process, number, self.inode, now, sink)) else {
-            self.aside = None;
-            return false;
-        };
-        *cursor = Some(reader);
-        let Some(moved) = call.advance(to, reader, sink) else { return false };
-        sink.read(now, reader, &moved, *follows);
-        *follows = true;
-        true
-    }
-
-    fn may_write(&self) -> bool {
-        self.read_before.is_some()
-    }
-
-    /// It stands where it does since the process had read so much, or longer; its last move has
-    /// `shown` bytes of what was read.
-    fn has_stood_since(&mut self, read: u64, shown: u64) {
-        self.read_before = self.read_before.map(|before| read.max(before.saturating_add(shown)));
-    }
-
-    /// What has moved its position to `to`.
-    fn moved_by(&self, to: u64, counted: Option<&mut Counted>) -> MovedBy {
-        let bytes = to.saturating_sub(self.position);
-        match counted {
-            // No count has the bytes of a call before it returns.
-            _ if self.call_to(to).is_some() => MovedBy::uncounted(bytes, false),
-            Some(counted) => counted.moved_by(bytes, self.read_before),
-            None => MovedBy::uncounted(bytes, self.may_write()),
-        }
-    }
-
-    /// The call that moves its bytes, where that has gone on to `to`.
-    fn call_to(&self, to: u64) -> Option<&Move> {
-        self.moving.as_ref().filter(|call| call.at() == self.position && call.start() < to)
-    }
-
-    /// Its position moves to `to`; reports that.
-    fn move_to(
-        &mut self,
-        process: BorrowedFd<'_>,
-        number: i32,
-        to: u64,
-        by: MovedBy,
-        now: Nanos,
-        sink: &mut dyn AccessSink,
-    ) {
-        let (from, calls) = (self.position, self.call_to(to).is_some());
-        self.position = to;
-        if self.cursor.is_none() {
-            self.cursor = follow(process, number, self.inode, now, sink);
-            self.is_left = self.cursor.is_none();
-            if let Some(cursor) = self.cursor.filter(|_| self.may_write() && from > 0) {
-                sink.seek(now, cursor, from);
-            }
-        }
-        let Some(cursor) = self.cursor else { return };
-        // By another process that has the descriptor, or by calls that are not counted.
-        let is_written = by.reads && self.may_write() && is_written(cursor, &(from..to), sink);
-        let by = if is_written { MovedBy::NOTHING_READ } else { by };
-        match self.moving.as_mut().filter(|_| calls) {
-            Some(call) => match call.advance(to, cursor, sink) {
-                Some(moved) => {
-                    sink.read(now, cursor, &moved, true);
-                    self.has_read(moved);
-                }
-                None => self.position = from,
-            },
-            None => self.has_read(report(cursor, from..to, by, now, sink)),
-        }
-    }
-
-    /// Its position is `to`, and nothing is reported.
-    fn stands_at(&mut self, to: u64) {
-        (self.position, self.run) = (to, to..to);
-    }
-
-    /// `range` was reported.
-    fn has_read(&mut self, range: Range<u64>) {
-        self.run = if self.run.end == range.start { self.run.start..range.end } else { range };
-    }
-
-    fn close(&mut self, now: Nanos, sink: &mut dyn AccessSink) {
-        let aside = self.aside.take().and_then(|aside| aside.cursor);
-        for cursor in self.cursor.take().into_iter().chain(aside) {
-            sink.close(now, cursor);
-        }
-    }
-}
-
-/// Reports a position that went from one end of `range` to the other, as a read or as a seek. What
-/// is reported as read.
-fn report(
-    cursor: CursorId,
-    range: Range<u64>,
-    by: MovedBy,
-    now: Nanos,
-    sink: &mut dyn AccessSink,
-) -> Range<u64> {
-    if by.reads && is_cached(cursor, &range, sink) != Some(false) {
-        sink.read(now, cursor, &range, true);
-        return range;
-    }
-    sink.seek(now, cursor, range.end);
-    // All that is known of a read is where it ended. But it may still come after the seek: then the
-    // page before is not cached.
-    let page = range.end.saturating_sub(1) / 4096 * 4096;
-    let last = page..range.end;
-    if by.last_read && !last.is_empty() && is_cached(cursor, &last, sink) == Some(true) {
-        sink.read(now, cursor, &last, false);
-        return last;
-    }
-    range.end..range.end
-}
-
-/// Opens a file of the process anew, and begins to follow a reader of it from its head.
-pub(crate) fn follow(
-    process: BorrowedFd<'_>,
-    number: i32,
-    inode: Inode,
-    now: Nanos,
-    sink: &mut dyn AccessSink,
-) -> Option<CursorId> {
-    let is_it = |found: &Found<'_>| {
-        (found.stat.st_dev, found.stat.st_ino) == inode && procfs::is_followed(&found.stat)
-    };
-    match open(process, Name::Descriptor(number), is_it) {
-        Ok((file, stat)) => sink.open(now, file, &stat, 0),
-        // It stands for another file by now, or for one that is not followed.
-        Err(Refusal::Absent(_) | Refusal::Changed | Refusal::Kind) => None,
-        Err(why) => {
-            sink.refused(why);
-            None
-        }
-    }
-}
-
 /// The descriptor that `info` describes, if it still stands for the same file.
 fn descriptor(info: &File, inode: Inode) -> Option<text::Descriptor> {
     let same = |found: &text::Descriptor| found.inode.is_none_or(|number| number == inode.1);
@@ -585,8 +394,6 @@ fn descriptor(info: &File, inode: Inode) -> Option<text::Descriptor> {
 
 /// Files of a process that are followed.
 const FILES_MAX: usize = 256;
-/// A file is followed once more than this was read of it.
-const HEADER_BYTES: u64 = 4096;
 /// Descriptors of a process that are looked at, the first by number: as many as the shim knows.
 const DESCRIPTORS_MAX: usize = 4096;
 /// Descriptors between two looks at the allowance.

@@ -11,9 +11,9 @@
 
 use std::fmt::Write as _;
 
+use crate::curves::{Better, Chart, Section, Series, Sheet, Unit, X, Y};
 use forerun_console::machine;
 use forerun_core::units::Nanos;
-use forerun_report::curves::{Better, Chart, Section, Series, Sheet, Unit, X, Y};
 use forerun_report::quantity;
 
 use super::row::Row;

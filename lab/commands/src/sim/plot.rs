@@ -14,10 +14,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::curves::{Better, Chart, Section, Series, Sheet, Unit, X, Y};
 use anyhow::Result;
 use forerun_console::failure::usage;
 use forerun_console::{machine, output};
-use forerun_report::curves::{Better, Chart, Section, Series, Sheet, Unit, X, Y};
 use forerun_sim::oracle::belady;
 
 use super::Plan;

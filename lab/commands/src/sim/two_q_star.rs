@@ -19,13 +19,13 @@ mod charts;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
+use crate::curves::{Section, Sheet};
 use anyhow::{Context as _, Result, anyhow, bail};
 use forerun_console::form::Form;
 use forerun_console::{failure, machine, object};
 use forerun_core::eviction::two_q::{TwoQ, TwoQParams};
 use forerun_core::eviction::two_q_star::{TwoQStar, TwoQStarParams};
 use forerun_core::params::Share;
-use forerun_report::curves::{Section, Sheet};
 use forerun_report::quantity;
 use forerun_sim::queues::{self, QueueCounts};
 use forerun_sim::replay::{self, Cell, Numbering, ReplayError, replay};

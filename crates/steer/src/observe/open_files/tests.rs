@@ -8,6 +8,7 @@ use forerun_testkit::Scratch;
 
 use super::*;
 use crate::observe::access::recording::RecordingSink;
+use crate::observe::moves::Move;
 
 #[test]
 fn what_was_reported_is_told_to_the_observer_that_follows() {

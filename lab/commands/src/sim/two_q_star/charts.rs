@@ -4,8 +4,8 @@
 //! - The paper's statements are from its text; its curves are not known.
 //! - A claim on a size that was not run is left out.
 
+use crate::curves::{Chart, Claim, Section, Series, Sheet, Unit, X, Y};
 use forerun_console::output;
-use forerun_report::curves::{Chart, Claim, Section, Series, Sheet, Unit, X, Y};
 use forerun_report::quantity::{count, ratio};
 use forerun_sim::queues::QueueCounts;
 use forerun_sim::trace::survey::TraceSummary;

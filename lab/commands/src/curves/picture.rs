@@ -13,8 +13,8 @@ use std::fmt::Write;
 
 use super::plot::{self, Frame};
 use super::{Chart, Sheet, views};
-use crate::html::escape;
-use crate::quantity::float;
+use forerun_report::html::escape;
+use forerun_report::quantity::float;
 
 /// See the module.
 pub(super) fn picture(sheet: &Sheet) -> String {

@@ -25,59 +25,59 @@ mod picture;
 mod plot;
 mod views;
 
-use crate::quantity::{bytes, count, figure};
+use forerun_report::quantity::{bytes, count, figure};
 use serde::{Deserialize, Serialize};
 
 /// The contents of one page.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub struct Sheet {
+pub(crate) struct Sheet {
     /// The head.
-    pub title: String,
+    pub(crate) title: String,
     /// A sentence or two under it.
-    pub lead: String,
+    pub(crate) lead: String,
     /// The command line that made it.
-    pub command: String,
+    pub(crate) command: String,
     /// A trace each.
-    pub sections: Vec<Section>,
+    pub(crate) sections: Vec<Section>,
 }
 
 /// The charts of one trace.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub struct Section {
+pub(crate) struct Section {
     /// The trace.
-    pub title: String,
+    pub(crate) title: String,
     /// Its accesses, pages, page size.
-    pub facts: String,
+    pub(crate) facts: String,
     /// Its charts, in order.
-    pub charts: Vec<Chart>,
+    pub(crate) charts: Vec<Chart>,
 }
 
 /// Series over one axis.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Chart {
+pub(crate) struct Chart {
     /// The title.
-    pub title: String,
+    pub(crate) title: String,
     /// A word on how to read it.
-    pub note: String,
+    pub(crate) note: String,
     /// The places of the values.
-    pub x: X,
+    pub(crate) x: X,
     /// The measure of the values.
-    pub y: Y,
+    pub(crate) y: Y,
     /// A line or a kind of bar each.
-    pub series: Vec<Series>,
+    pub(crate) series: Vec<Series>,
     /// Which value at a place is the best, and marked; none where there is no better and worse.
-    pub better: Option<Better>,
+    pub(crate) better: Option<Better>,
     /// The series that the second view compares all others with.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<usize>,
+    pub(crate) baseline: Option<usize>,
     /// The statements of its sources.
-    pub claims: Vec<Claim>,
+    pub(crate) claims: Vec<Claim>,
 }
 
 /// Which value is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Better {
+pub(crate) enum Better {
     /// The largest.
     Higher,
     /// The smallest.
@@ -87,7 +87,7 @@ pub enum Better {
 /// Where values stand.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum X {
+pub(crate) enum X {
     /// Sizes of a cache, ascending: curves on a log axis.
     Pages {
         /// In pages; none is 0.
@@ -122,17 +122,17 @@ pub enum X {
 
 /// The measure of values.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Y {
+pub(crate) struct Y {
     /// In words.
-    pub label: String,
+    pub(crate) label: String,
     /// How they are written.
-    pub unit: Unit,
+    pub(crate) unit: Unit,
 }
 
 /// How values are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unit {
+pub(crate) enum Unit {
     /// As percent.
     Share,
     /// As numbers.
@@ -143,45 +143,47 @@ pub enum Unit {
 
 /// One line, or the bars of one colour.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Series {
+pub(crate) struct Series {
     /// In the legend.
-    pub name: String,
+    pub(crate) name: String,
     /// Whether it is the bound of all series.
-    pub bound: bool,
+    pub(crate) bound: bool,
     /// A value or a gap for each place.
-    pub y: Vec<Option<f64>>,
+    pub(crate) y: Vec<Option<f64>>,
 }
 
 /// A source's statement, and the result.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Claim {
+pub(crate) struct Claim {
     /// The subject.
-    pub what: String,
+    pub(crate) what: String,
     /// As the source has it; none where the result is of other data than the source's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
+    pub(crate) source: Option<String>,
     /// As it is here.
-    pub here: String,
+    pub(crate) here: String,
 }
 
 impl Sheet {
     /// As one HTML file.
-    #[must_use]
-    pub fn page(&self) -> String {
+    pub(crate) fn page(&self) -> String {
         page::page(self)
     }
 
     /// As one SVG file.
-    #[must_use]
-    pub fn picture(&self) -> String {
+    pub(crate) fn picture(&self) -> String {
         picture::picture(self)
     }
 }
 
 impl Section {
     /// A trace without charts yet.
-    #[must_use]
-    pub fn of_trace(title: &str, accesses: u64, unique: Option<u64>, page_bytes: u32) -> Self {
+    pub(crate) fn of_trace(
+        title: &str,
+        accesses: u64,
+        unique: Option<u64>,
+        page_bytes: u32,
+    ) -> Self {
         let page = bytes(page_bytes.into());
         let pages = match unique {
             Some(unique) => {
@@ -197,19 +199,12 @@ impl Section {
 
 impl X {
     /// How many places there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Pages { pages, .. } => pages.len(),
             Self::Times { seconds, .. } => seconds.len(),
             Self::Classes { names, .. } | Self::Steps { names, .. } => names.len(),
         }
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

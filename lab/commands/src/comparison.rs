@@ -10,56 +10,55 @@
 use maud::{Markup, html};
 use serde::Serialize;
 
-use crate::html::{DASH, Text, figure_heads, prose, scrolled};
-use crate::shell::{self, Assets, PAGE_CSS};
+use forerun_report::html::{DASH, Text, figure_heads, prose, scrolled};
+use forerun_report::shell::{self, Assets, PAGE_CSS};
 
 /// The contents of one page.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// The head.
-    pub title: String,
+    pub(crate) title: String,
     /// A sentence or two under it.
-    pub lead: String,
+    pub(crate) lead: String,
     /// In order.
-    pub rows: Vec<ComparedRow>,
+    pub(crate) rows: Vec<ComparedRow>,
 }
 
 /// What one command makes.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct ComparedRow {
+pub(crate) struct ComparedRow {
     /// The name on the command line.
-    pub row: String,
+    pub(crate) row: String,
     /// What it is of.
-    pub title: String,
+    pub(crate) title: String,
     /// The command.
-    pub command: String,
+    pub(crate) command: String,
     /// How long it took; none where it failed.
-    pub seconds: Option<f64>,
+    pub(crate) seconds: Option<f64>,
     /// Why there is no figure, where it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed: Option<String>,
+    pub(crate) failed: Option<String>,
     /// What differs from the source, and why.
-    pub note: String,
+    pub(crate) note: String,
     /// In order.
-    pub figures: Vec<ComparedFigure>,
+    pub(crate) figures: Vec<ComparedFigure>,
 }
 
 /// One figure of a paper, and of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ComparedFigure {
+pub(crate) struct ComparedFigure {
     /// The subject.
-    pub what: String,
+    pub(crate) what: String,
     /// As the paper has it; none where it has no such figure.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub paper: Option<String>,
+    pub(crate) paper: Option<String>,
     /// As it is here.
-    pub here: String,
+    pub(crate) here: String,
 }
 
 impl Comparison {
     /// As one HTML file.
-    #[must_use]
-    pub fn page(&self) -> String {
+    pub(crate) fn page(&self) -> String {
         let note = "The switch of the theme needs JavaScript; nothing else does.";
         let body = html! {
             (shell::header(&self.title, &html! { span { (Text(&self.lead)) } }, note))

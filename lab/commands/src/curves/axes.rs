@@ -5,7 +5,7 @@
 //! - Ticks lie within their range.
 
 use super::{Chart, Unit, X};
-use crate::quantity::{bytes, count};
+use forerun_report::quantity::{bytes, count};
 
 /// The values that an axis shows, and where its ticks stand.
 pub(super) struct Range {

@@ -18,9 +18,9 @@ use serde::Serialize;
 
 use super::plot::{self, Frame};
 use super::{Chart, Claim, Section, Series, Sheet, Unit, X, axes, views};
-use crate::html::{DASH, Text, figure_heads, script_json, scrolled};
-use crate::quantity;
-use crate::shell::{self, Assets, PAGE_CSS};
+use forerun_report::html::{DASH, Text, figure_heads, script_json, scrolled};
+use forerun_report::quantity;
+use forerun_report::shell::{self, Assets, PAGE_CSS};
 
 /// See the module.
 pub(super) fn page(sheet: &Sheet) -> String {

@@ -17,8 +17,8 @@ use std::fmt::Write;
 use super::axes::{self, Range};
 use super::labels::{self, End};
 use super::{Chart, Series, Unit, X, views};
-use crate::html::escape;
-use crate::quantity::float;
+use forerun_report::html::escape;
+use forerun_report::quantity::float;
 
 /// The size of a picture, and what its axes and names take of it.
 #[derive(Clone, Copy)]
