@@ -53,9 +53,9 @@ impl FileStateCell {
 }
 
 /// See the module.
-pub(crate) struct VersionCell(Mutex<Known>);
+pub(crate) struct VersionCell(Mutex<State>);
 
-struct Known {
+struct State {
     version: Version,
     /// Own writes in progress.
     writes: u32,
@@ -65,7 +65,7 @@ struct Known {
 
 impl VersionCell {
     pub(crate) fn new(version: Version) -> Self {
-        Self(Mutex::new(Known { version, writes: 0, serial: 0 }))
+        Self(Mutex::new(State { version, writes: 0, serial: 0 }))
     }
 
     /// The version known last.
@@ -132,7 +132,7 @@ impl VersionCell {
     }
 }
 
-impl Known {
+impl State {
     fn place(&self) -> (u64, u64) {
         (self.version.device, self.version.inode)
     }

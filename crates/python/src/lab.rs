@@ -40,7 +40,7 @@ pub(crate) fn commit() -> &'static str {
 pub(crate) fn sim(
     py: Python<'_>,
     words: Vec<String>,
-    traces: Vec<Given>,
+    traces: Vec<TraceInput>,
     show: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<String> {
     let inputs: Vec<Input> = traces.into_iter().map(input).collect();
@@ -53,7 +53,7 @@ pub(crate) fn sim(
 pub(crate) fn info(
     py: Python<'_>,
     words: Vec<String>,
-    trace: Given,
+    trace: TraceInput,
     show: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<String> {
     let input = input(trace);
@@ -78,7 +78,7 @@ type Columned<'py> =
 #[pymethods]
 impl Pages {
     #[new]
-    fn new(py: Python<'_>, words: Vec<String>, trace: Given) -> PyResult<Self> {
+    fn new(py: Python<'_>, words: Vec<String>, trace: TraceInput) -> PyResult<Self> {
         let input = input(trace);
         let open = move || call::Pages::open(&words, input, &Control::default());
         py.detach(open).map(|pages| Self(Mutex::new(pages))).map_err(|error| raised(py, &error))
@@ -101,7 +101,7 @@ impl Pages {
 
 /// A trace as Python gives it.
 #[derive(FromPyObject)]
-pub(crate) enum Given {
+pub(crate) enum TraceInput {
     /// A path or a workload.
     Named(String),
     /// A name, and a function that opens a file of bytes.
@@ -110,17 +110,17 @@ pub(crate) enum Given {
     Columns(String, PyBackedBytes, PyBackedBytes, PyBackedBytes, PyBackedBytes),
 }
 
-fn input(given: Given) -> Input {
+fn input(given: TraceInput) -> Input {
     match given {
-        Given::Named(text) => Input::Named(text),
-        Given::Opened(name, open) => {
+        TraceInput::Named(text) => Input::Named(text),
+        TraceInput::Opened(name, open) => {
             let open: Opener = Arc::new(move || {
                 let file = Python::attach(|py| open.call0(py)).map_err(io::Error::other)?;
                 Ok(Box::new(BufReader::with_capacity(READ_BYTES, File(file))))
             });
             Input::Opened { name, open }
         }
-        Given::Columns(name, pages, bytes, times, writes) => {
+        TraceInput::Columns(name, pages, bytes, times, writes) => {
             let [pages, bytes, times] = [pages, bytes, times].map(words);
             let columns = Columns { pages, bytes, times, writes: writes.to_vec() };
             Input::Columns { name, columns: Arc::new(columns) }

@@ -30,7 +30,7 @@ use crate::kernel::Stat;
 use crate::open::is_regular;
 
 pub use crate::aside::descriptors::inherited_for_writing;
-pub use evict::{Eviction, Kept, KeptReason, drop_everything, evict};
+pub use evict::{Eviction, RetainedFile, RetainedReason, drop_everything, evict};
 pub use timed::{TimedRun, timed};
 pub use trace::{Changes, TraceError, Traced, trace};
 

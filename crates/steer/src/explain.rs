@@ -78,14 +78,14 @@ pub fn explain(
     };
     let seen = || {
         let counts = *published.lock().unwrap_or_else(PoisonError::into_inner);
-        (Seen { counts, recorded: records.recorded(), entries: entries.entries() }, 0)
+        (Observation { counts, recorded: records.recorded(), entries: entries.entries() }, 0)
     };
     let run = session::Run { words, kind, output, is_reported: true, is_saved: false };
     session::watch(run, make, seen).map(summarized)
 }
 
 /// What was seen of a program that has ended, put together.
-fn summarized(Watched { status, ran, used, report }: Watched<Seen>) -> ProgramSummary {
+fn summarized(Watched { status, ran, used, report }: Watched<Observation>) -> ProgramSummary {
     let own = clock::process_time();
     let (polling, calls_given_up, bug, seen) = match report {
         Some(report) => {
@@ -93,7 +93,7 @@ fn summarized(Watched { status, ran, used, report }: Watched<Seen>) -> ProgramSu
         }
         None => (own, 0, None, None),
     };
-    let Seen { counts, recorded, entries } = seen.unwrap_or_default();
+    let Observation { counts, recorded, entries } = seen.unwrap_or_default();
     let (waits, (mut read_from, mut read_until)) = (counts.waits, recorded.reading);
     if let Some(began) = entries.began {
         (read_from, read_until) = (read_from.min(began), read_until.max(entries.ended));
@@ -138,7 +138,7 @@ fn summarized(Watched { status, ran, used, report }: Watched<Seen>) -> ProgramSu
 
 /// What the observing process tells.
 #[derive(Debug, Default)]
-struct Seen {
+struct Observation {
     counts: Counts,
     recorded: Recorded,
     entries: Entries,
@@ -158,7 +158,7 @@ struct Counts {
 }
 
 wire! {
-    Seen { counts, recorded, entries }
+    Observation { counts, recorded, entries }
     Counts {
         waits, rate, processes, processes_skipped, records_lost, polls, calls_refused,
         calls_foreign,

@@ -60,12 +60,12 @@ use crate::open::is_in_memory;
 use crate::pool::{Pool, PoolBounds};
 use crate::tasks::ThreadRoom;
 use crate::wire::wire;
-use fetch::{Done, Found, Job, Tools, What, work};
+use fetch::{Job, JobResult, PathFacts, Tools, What, work};
 use format::LearnedFile;
 pub use lists::{PlannedLists, planned, read_file};
 use lists::{Target, lists_of};
 use namespaces::Namespaces;
-use seen::{Listed, Seen};
+use seen::{Listed, UsedPaths};
 pub use warm::{ListReport, rebased, warm};
 
 /// What is learned, and what of it is used.
@@ -161,7 +161,7 @@ pub(crate) struct Learner {
     seeks_told: bool,
     /// Entries of which a use would be seen.
     watched: Vec<bool>,
-    seen: Seen,
+    seen: UsedPaths,
     cursors: BTreeMap<CursorId, Box<[u8]>>,
     /// The paths of files that are prefetched for readers.
     files: BTreeMap<FileId, Box<[u8]>>,
@@ -171,7 +171,7 @@ pub(crate) struct Learner {
     /// Whether what was fetched comes of the list that is learned alone.
     is_judged: bool,
     tools: Arc<Tools>,
-    pool: Pool<Job, Done>,
+    pool: Pool<Job, JobResult>,
     stats: LearnedStats,
 }
 
@@ -224,7 +224,7 @@ impl Learner {
             submitted: 0,
             seeks: None,
             seeks_told: false,
-            seen: Seen::default(),
+            seen: UsedPaths::default(),
             cursors: BTreeMap::new(),
             files: BTreeMap::new(),
             namespaces: Namespaces::new(),
@@ -329,8 +329,8 @@ impl Learner {
         }
     }
 
-    fn take_in(&mut self, now: Nanos, done: Done) {
-        let Done { what, found, took, is_watched, is_rotational } = done;
+    fn take_in(&mut self, now: Nanos, done: JobResult) {
+        let JobResult { what, found, took, is_watched, is_rotational } = done;
         match what {
             What::Fetch(index, entry, _) => {
                 assert!((index as usize) < self.watched.len(), "a job is of an entry");
@@ -348,7 +348,7 @@ impl Learner {
                 let is_judged = is_watched && !was_there && !is_cached;
                 self.watched[index as usize] = is_judged;
                 self.replay.complete(index, (!was_there).then_some(took), bytes, is_judged);
-                if let Ok(Found { version, bytes, is_cached, .. }) = found {
+                if let Ok(PathFacts { version, bytes, is_cached, .. }) = found {
                     self.stats.bytes += if is_cached { 0 } else { bytes };
                     self.seen.found(&entry.path, version);
                 }

@@ -75,7 +75,7 @@ pub(crate) enum Refusal {
 
 /// A file that a name stands for, not opened yet.
 #[derive(Debug)]
-pub(crate) struct Found<'a> {
+pub(crate) struct Candidate<'a> {
     pub(crate) stat: Stat,
     process: BorrowedFd<'a>,
     place: &'a OwnedFd,
@@ -89,7 +89,7 @@ pub(crate) struct Found<'a> {
 pub(crate) fn open(
     process: BorrowedFd<'_>,
     name: Name<'_>,
-    is_it: impl FnOnce(&Found<'_>) -> bool,
+    is_it: impl FnOnce(&Candidate<'_>) -> bool,
 ) -> Result<(File, Stat), Refusal> {
     let rights = Rights::of(process)?;
     let place = match name {
@@ -99,7 +99,7 @@ pub(crate) fn open(
         Name::Path(path) => resolve(process, path, &rights),
     }?;
     let stat = regular(&place)?;
-    if !is_it(&Found { stat, process, place: &place }) {
+    if !is_it(&Candidate { stat, process, place: &place }) {
         return Err(Refusal::Changed);
     }
     match name {
@@ -141,7 +141,7 @@ pub(crate) fn as_seen_by<'a>(process: BorrowedFd<'_>, path: &'a OsStr) -> Option
     rest.starts_with(b"/").then_some(OsStr::from_bytes(rest))
 }
 
-impl Found<'_> {
+impl Candidate<'_> {
     /// Whether it lies on `device`, as lists of mappings and locks call it: on some file systems a
     /// file has a number of its own for that (Btrfs).
     pub(crate) fn is_on(&self, device: u64) -> bool {

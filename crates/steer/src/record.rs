@@ -67,16 +67,16 @@ pub fn record(kind: &ObserverKind, words: &[OsString]) -> Result<Recording, Sess
     let seen = || {
         let calls = std::mem::take(&mut *calls.lock().unwrap_or_else(PoisonError::into_inner));
         let counts = *counts.lock().unwrap_or_else(PoisonError::into_inner);
-        (Seen { calls, counts }, 0)
+        (Observation { calls, counts }, 0)
     };
     let run = session::Run { words, kind, output: None, is_reported: true, is_saved: false };
     let Watched { status, ran, used: _, report } = session::watch(run, make, seen)?;
     let is_observed = report.is_some();
     let (seen, calls_given_up, bug) = match report {
         Some(report) => (report.seen, report.calls_given_up, report.bug),
-        None => (Seen::default(), 0, None),
+        None => (Observation::default(), 0, None),
     };
-    let Seen { calls, counts } = seen;
+    let Observation { calls, counts } = seen;
     Ok(Recording {
         status,
         ran,
@@ -93,7 +93,7 @@ pub fn record(kind: &ObserverKind, words: &[OsString]) -> Result<Recording, Sess
 
 /// What the observing process tells.
 #[derive(Debug, Default)]
-struct Seen {
+struct Observation {
     calls: Calls,
     counts: Counts,
 }
@@ -106,7 +106,7 @@ struct Counts {
 }
 
 wire! {
-    Seen { calls, counts }
+    Observation { calls, counts }
     Counts { refused, foreign, processes_skipped }
 }
 

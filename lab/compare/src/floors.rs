@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use crate::args::{Places, chosen, names};
 use crate::device::{DEVICES, Device, VIRTUALLY};
 use crate::forerun::{output_of, put, read, write};
-use judge::{Mean, Told, VirtualRun, judge, shares};
+use judge::{Mean, SimOutput, VirtualRun, judge, shares};
 use row::{Aim, ROWS, Row};
 
 /// The options of the command line.
@@ -184,7 +184,7 @@ impl Case<'_> {
             command.arg("--remembered");
         }
         let text = output_of(command.arg("-o").arg(scratch))?;
-        let told: Told = serde_json::from_str(&text).context("the JSON of sim")?;
+        let told: SimOutput = serde_json::from_str(&text).context("the JSON of sim")?;
         let figures: Vec<VirtualRun> = told.runs.into_iter().map(|run| run.device).collect();
         ensure!(figures.len() == readaheads.len(), "a run of each policy");
         let record = read(scratch)?;

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use forerun_report::quantity::{self, ratio, seconds};
 use forerun_report::{Summary, plain};
-use forerun_steer::compare::{Kept, KeptReason, TimedRun};
+use forerun_steer::compare::{RetainedFile, RetainedReason, TimedRun};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -187,7 +187,7 @@ pub(super) fn files(count: u64) -> String {
     quantity::counted(count, "file", "files")
 }
 
-fn by_reason(kept: &[Kept]) -> BTreeMap<KeptReason, Vec<&Kept>> {
+fn by_reason(kept: &[RetainedFile]) -> BTreeMap<RetainedReason, Vec<&RetainedFile>> {
     let mut by_reason: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for kept in kept {
         by_reason.entry(kept.why).or_default().push(kept);
@@ -197,7 +197,7 @@ fn by_reason(kept: &[Kept]) -> BTreeMap<KeptReason, Vec<&Kept>> {
 
 /// Whether too much stayed in memory, beside what running programs always keep there.
 fn is_warm(comparison: &Comparison) -> bool {
-    let kept = comparison.eviction.kept.iter().filter(|kept| kept.why != KeptReason::Program);
+    let kept = comparison.eviction.kept.iter().filter(|kept| kept.why != RetainedReason::Program);
     ratio(kept.map(|kept| kept.bytes).sum(), comparison.eviction.bytes) > WARM_SHARE
 }
 
@@ -268,7 +268,7 @@ pub(super) fn record(args: &Args, comparison: &Comparison) -> impl Serialize {
             "is_open": ratio.is_open(),
         })
     };
-    let kept = |kept: &Kept| {
+    let kept = |kept: &RetainedFile| {
         let path = kept.path.display().to_string();
         json!({ "path": path, "bytes": kept.bytes, "why": kept.why.to_string() })
     };

@@ -65,7 +65,7 @@ impl ProfileFlag {
 
 /// What is known of a device.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct DeviceFacts {
     /// Its facts.
     pub facts: DeviceProfile,
     /// Bytes a second of small random reads, at the best depth and one by one.
@@ -77,12 +77,12 @@ pub struct Known {
 ///
 /// # Errors
 /// A file holds something else.
-pub fn known(path: Option<&Path>, place: &Place) -> Result<Option<Known>> {
+pub fn known(path: Option<&Path>, place: &Place) -> Result<Option<DeviceFacts>> {
     let Some(path) = path.map(Path::to_owned).or_else(usual_place) else { return Ok(None) };
     let profiles = Profiles::load(&path)?;
     Ok(match profiles.find(place)? {
         Lookup::Here(facts, assumed) => {
-            assumed.is_empty().then(|| Known { facts, small: profiles.small(place) })
+            assumed.is_empty().then(|| DeviceFacts { facts, small: profiles.small(place) })
         }
         Lookup::OtherKernel(_) | Lookup::Nothing => None,
     })

@@ -62,7 +62,7 @@ struct Cell {
     /// The share of late wake-ups, in millionths.
     late: u32,
     /// What is known of each way, by its index.
-    ways: [Known; 3],
+    ways: [WayEstimate; 3],
     /// The index of the way in use.
     in_use: u8,
     /// The index of the way that is tried; `in_use` itself when none is.
@@ -77,7 +77,7 @@ const _: () = assert!(size_of::<Cell>() == 64);
 
 /// What is known of a way.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct WayEstimate {
     /// The mean time from submission to reaping, in ns.
     latency: u32,
     /// The mean processor time, in ns.
@@ -148,7 +148,7 @@ impl Cell {
             chosen_latency: 0,
             left: TRIAL,
             late: 0,
-            ways: [Known::default(); 3],
+            ways: [WayEstimate::default(); 3],
             in_use: index(Way::Spin),
             tried: index(Way::Interrupt),
             found: 0,
@@ -311,7 +311,7 @@ impl Cell {
     }
 }
 
-impl Known {
+impl WayEstimate {
     /// It did not win: the next trial comes after twice as long a pause.
     fn put_off(&mut self) {
         self.pauses = (self.pauses * 2 + 1).min(PAUSES_MAX);

@@ -26,13 +26,13 @@ pub(super) struct Habits {
 
 /// How deep entries of each kind are to be requested.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct Levels {
     file: Level,
     directory: Level,
     other: Level,
 }
 
-impl Wanted {
+impl Levels {
     fn of(self, kind: EntryKind) -> Level {
         match kind {
             EntryKind::File => self.file,
@@ -83,7 +83,7 @@ impl Habits {
     }
 
     /// How deep the last entries were used.
-    pub(super) fn wanted(&self, directories: &Directories, sees_all: bool) -> Wanted {
+    pub(super) fn wanted(&self, directories: &Directories, sees_all: bool) -> Levels {
         // A poll does not see the reads of what was prefetched: those entries count as used as deep
         // as they were requested.
         let level = |spot: &Spot| match directories.row(*spot) {
@@ -92,7 +92,7 @@ impl Habits {
             None => Level::Nothing,
         };
         let deepest = |recent: &VecDeque<Spot>| recent.iter().map(level).max().unwrap_or_default();
-        Wanted {
+        Levels {
             file: deepest(&self.files),
             directory: deepest(&self.directories).min(Level::Head),
             other: deepest(&self.others).min(Level::Inode),
@@ -100,7 +100,7 @@ impl Habits {
     }
 
     /// How deep the entry of `row` is to be requested, where the last ones give `wanted`.
-    pub(super) fn wants(&self, row: &Row, wanted: Wanted) -> Level {
+    pub(super) fn wants(&self, row: &Row, wanted: Levels) -> Level {
         if self.skips(row.class) { Level::Nothing } else { wanted.of(row.kind) }
     }
 }

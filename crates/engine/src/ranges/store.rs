@@ -16,9 +16,9 @@ use crate::clock::Clock;
 
 /// See the module. Clones are the same store.
 #[derive(Clone)]
-pub struct Store(Arc<Mutex<Known>>);
+pub struct Store(Arc<Mutex<Shared>>);
 
-struct Known {
+struct Shared {
     knowledge: StoreKnowledge,
     clock: Clock,
     files: u32,
@@ -29,7 +29,7 @@ impl Store {
     #[must_use]
     pub fn new(record: Option<DeviceRecord>) -> Self {
         let knowledge = StoreKnowledge::new(record);
-        Self(Arc::new(Mutex::new(Known { knowledge, clock: Clock::start(), files: 0 })))
+        Self(Arc::new(Mutex::new(Shared { knowledge, clock: Clock::start(), files: 0 })))
     }
 
     /// What is kept for the next process; `None` where too little was seen.
@@ -42,7 +42,7 @@ impl Store {
         self.lock().knowledge.estimate()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Shared> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -34,7 +34,7 @@ pub struct Eviction {
     /// Of these, bytes that stay in memory.
     pub bytes_kept: u64,
     /// The files that they are of, the largest part first.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<RetainedFile>,
     /// Files of which the kernel does not tell this user what is in memory. They were advised.
     pub files_unknown: u64,
     /// Their bytes.
@@ -43,18 +43,18 @@ pub struct Eviction {
 
 /// A file that stays in memory, whole or in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct RetainedFile {
     /// Its path.
     pub path: PathBuf,
     /// So much of it.
     pub bytes: u64,
     /// Why.
-    pub why: KeptReason,
+    pub why: RetainedReason,
 }
 
 /// Why a file stays in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum KeptReason {
+pub enum RetainedReason {
     /// A program that runs, or a library of one: it is in memory as long as that runs.
     Program,
     /// A running program has it mapped, to read it.
@@ -67,7 +67,7 @@ pub enum KeptReason {
     InUse,
 }
 
-impl fmt::Display for KeptReason {
+impl fmt::Display for RetainedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Program => "programs and libraries that run already",
@@ -87,24 +87,24 @@ pub fn evict(files: &[ReadFile], is_given_up: impl Fn() -> bool) -> Eviction {
     for file in files.iter().take_while(|_| !is_given_up()) {
         match evict_one(file) {
             Ok(Left::Bytes(0)) => {}
-            Ok(Left::Bytes(bytes)) => eviction.keep(file, bytes, KeptReason::InUse),
-            Ok(Left::InMemory) => eviction.keep(file, file.bytes, KeptReason::InMemory),
+            Ok(Left::Bytes(bytes)) => eviction.keep(file, bytes, RetainedReason::InUse),
+            Ok(Left::InMemory) => eviction.keep(file, file.bytes, RetainedReason::InMemory),
             Ok(Left::Unknown) => {
                 eviction.files_unknown += 1;
                 eviction.bytes_unknown += file.bytes;
             }
             Ok(Left::Gone) | Err(Errno::NOENT) => continue,
-            Err(_) => eviction.keep(file, file.bytes, KeptReason::NotPermitted),
+            Err(_) => eviction.keep(file, file.bytes, RetainedReason::NotPermitted),
         }
         eviction.files += 1;
         eviction.bytes += file.bytes;
     }
-    if eviction.kept.iter().any(|kept| kept.why == KeptReason::InUse) {
+    if eviction.kept.iter().any(|kept| kept.why == RetainedReason::InUse) {
         let mapped = mapped();
-        for kept in eviction.kept.iter_mut().filter(|kept| kept.why == KeptReason::InUse) {
+        for kept in eviction.kept.iter_mut().filter(|kept| kept.why == RetainedReason::InUse) {
             match mapped.get(&kept.path) {
-                Some(true) => kept.why = KeptReason::Program,
-                Some(false) => kept.why = KeptReason::Mapped,
+                Some(true) => kept.why = RetainedReason::Program,
+                Some(false) => kept.why = RetainedReason::Mapped,
                 None => {}
             }
         }
@@ -119,12 +119,12 @@ pub fn evict(files: &[ReadFile], is_given_up: impl Fn() -> bool) -> Eviction {
 }
 
 impl Eviction {
-    fn keep(&mut self, file: &ReadFile, bytes: u64, why: KeptReason) {
+    fn keep(&mut self, file: &ReadFile, bytes: u64, why: RetainedReason) {
         // Pages are counted whole.
         let bytes = bytes.min(file.bytes);
         assert!(bytes > 0, "what is kept has bytes");
         self.bytes_kept += bytes;
-        self.kept.push(Kept { path: file.path.clone(), bytes, why });
+        self.kept.push(RetainedFile { path: file.path.clone(), bytes, why });
     }
 }
 

@@ -18,7 +18,7 @@ use rustix::fs::readlinkat;
 
 use super::causes::{Cause, CauseTimes};
 use crate::observe::access::{EntryAccess, EntryCall};
-use crate::observe::blocked::Met;
+use crate::observe::blocked::BlockedIn;
 use crate::observe::procfs::FOLLOWED_BYTES_MIN;
 use crate::wire::wire;
 
@@ -37,7 +37,7 @@ pub(super) struct Wait {
     /// The time that the thread is blocked.
     pub(super) blocked: Nanos,
     /// What it was met in.
-    pub(super) met: Met,
+    pub(super) met: BlockedIn,
 }
 
 /// The calls, which another thread may read: nothing blocks while they are locked.
@@ -147,12 +147,13 @@ impl EntryRecords {
         let mut log = self.lock();
         let Wait { lost, blocked, met } = wait;
         let cause = match met {
-            Met::Entry(call) => Cause::of(call),
-            Met::Fault => Cause::Fault,
-            Met::Other | Met::Nothing => Cause::Other,
+            BlockedIn::Entry(call) => Cause::of(call),
+            BlockedIn::Fault => Cause::Fault,
+            BlockedIn::Other | BlockedIn::Nothing => Cause::Other,
         };
         log.entries.causes.add(cause, lost);
-        let current = log.current.get(&thread).copied().filter(|_| matches!(met, Met::Entry(_)));
+        let current =
+            log.current.get(&thread).copied().filter(|_| matches!(met, BlockedIn::Entry(_)));
         let Some(current) = current.filter(|current| !current.is_followed) else { return false };
         let EntryLog { entries, lost: all, .. } = &mut *log;
         entries.began.get_or_insert(now.since(blocked));
@@ -220,12 +221,12 @@ mod tests {
         add(9, b"/a/small \xff", reads, Some(FOLLOWED_BYTES_MIN - 1));
         #[rustfmt::skip]
         let rows = [ // thread, met, whether it counts with an entry
-            (7, Met::Entry(EntryCall::Stat), true,  "the call"),
-            (7, Met::Fault,                  false, "a page fault after it"),
-            (7, Met::Other,                  false, "another call"),
-            (8, Met::Entry(reads),           false, "a followed file"),
-            (9, Met::Entry(reads),           true,  "a small file"),
-            (6, Met::Entry(EntryCall::List), false, "a call that was not reported"),
+            (7, BlockedIn::Entry(EntryCall::Stat), true,  "the call"),
+            (7, BlockedIn::Fault,                  false, "a page fault after it"),
+            (7, BlockedIn::Other,                  false, "another call"),
+            (8, BlockedIn::Entry(reads),           false, "a followed file"),
+            (9, BlockedIn::Entry(reads),           true,  "a small file"),
+            (6, BlockedIn::Entry(EntryCall::List), false, "a call that was not reported"),
         ];
         for (at, (tid, met, expected, why)) in (1..).zip(rows) {
             let thread = ThreadId { pid: 7, tid };

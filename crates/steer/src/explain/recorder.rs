@@ -403,7 +403,7 @@ const RECENT: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::blocked::Met;
+    use crate::observe::blocked::BlockedIn;
 
     #[test]
     fn all_accesses_and_waits_are_counted_in_bounded_room() {
@@ -419,8 +419,8 @@ mod tests {
             let now = Nanos::from_millis(at + 1);
             if at % 3 == 0 {
                 let wait = |nanos, met| Wait { lost: Nanos(nanos), blocked: Nanos(9), met };
-                recorder.waited(now, ThreadId { pid: 7, tid: 7 }, wait(5, Met::Nothing));
-                recorder.waited(now, ThreadId { pid: 8, tid: 8 }, wait(1, Met::Other));
+                recorder.waited(now, ThreadId { pid: 7, tid: 7 }, wait(5, BlockedIn::Nothing));
+                recorder.waited(now, ThreadId { pid: 8, tid: 8 }, wait(1, BlockedIn::Other));
             }
             // Two readers in turn, the second of them here and there.
             recorder.read(now, cursor, &(at * 4096..at * 4096 + 4096), true);

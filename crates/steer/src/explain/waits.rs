@@ -42,7 +42,7 @@ use super::entries::{ThreadId, Wait};
 use super::summary::WaitBasis;
 use super::sums::share;
 use crate::observe::access::EntryCall;
-use crate::observe::blocked::Met;
+use crate::observe::blocked::BlockedIn;
 use crate::observe::poll::SCAN_PAUSE_MAX;
 use crate::observe::processes::ProcessTree;
 use crate::observe::procfs::{self, text, text::ThreadState};
@@ -127,7 +127,7 @@ impl WaitSampler {
         }
         let (mut all, mut waits) = (States::default(), Vec::new());
         for (pid, folder) in tree.folders() {
-            let met: BTreeMap<i32, Met> = tree.met(pid).collect();
+            let met: BTreeMap<i32, BlockedIn> = tree.met(pid).collect();
             all = all.and(self.process(pid, folder, passed, &met, &mut waits));
             self.poll_queue(pid, folder);
         }
@@ -161,8 +161,8 @@ impl WaitSampler {
         pid: i32,
         folder: BorrowedFd<'_>,
         passed: Nanos,
-        met: &BTreeMap<i32, Met>,
-        waits: &mut Vec<(ThreadId, Met)>,
+        met: &BTreeMap<i32, BlockedIn>,
+        waits: &mut Vec<(ThreadId, BlockedIn)>,
     ) -> States {
         let mut add = |tid, state| {
             let met = met.get(&tid).copied().unwrap_or_default();
@@ -269,10 +269,12 @@ impl WaitSums {
 }
 
 impl States {
-    fn of(state: ThreadState, met: Met) -> Self {
+    fn of(state: ThreadState, met: BlockedIn) -> Self {
         // An open may wait for the other end of a pipe.
-        let is_entry =
-            matches!(met, Met::Entry(EntryCall::Stat | EntryCall::List | EntryCall::Read { .. }));
+        let is_entry = matches!(
+            met,
+            BlockedIn::Entry(EntryCall::Stat | EntryCall::List | EntryCall::Read { .. })
+        );
         let blocked = state.letter == b'D' || state.letter == b'S' && is_entry;
         Self {
             blocked: u64::from(blocked),
@@ -301,8 +303,8 @@ impl States {
 }
 
 /// Whether a thread that is blocked in it waits for storage beyond doubt.
-fn waits_for_storage(met: Met) -> bool {
-    matches!(met, Met::Entry(_) | Met::Fault)
+fn waits_for_storage(met: BlockedIn) -> bool {
+    matches!(met, BlockedIn::Entry(_) | BlockedIn::Fault)
 }
 
 /// Threads of a process that are sampled.

@@ -32,12 +32,12 @@ pub(super) struct Counts {
 pub(super) fn cachestat(file: &File, range: &Range<u64>) -> Result<Counts, Errno> {
     /// The kernel's `struct cachestat_range`.
     #[repr(C)]
-    struct Asked {
+    struct CachestatRange {
         offset: u64,
         bytes: u64,
     }
     assert!(!range.is_empty());
-    let asked = Asked { offset: range.start, bytes: range.end - range.start };
+    let asked = CachestatRange { offset: range.start, bytes: range.end - range.start };
     let mut counts = Counts::default();
     // SAFETY: the kernel reads `asked` and writes `counts`; both have the layout that it expects
     // and live until the call returns.

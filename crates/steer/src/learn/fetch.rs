@@ -76,9 +76,9 @@ impl What {
 
 /// What became of a job.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct JobResult {
     pub(super) what: What,
-    pub(super) found: Result<Found, Refusal>,
+    pub(super) found: Result<PathFacts, Refusal>,
     /// How long it took.
     pub(super) took: Nanos,
     /// The watch of its directory reports reads of the file from now on.
@@ -90,7 +90,7 @@ pub(super) struct Done {
 
 /// What lies at a path.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct PathFacts {
     pub(super) kind: FileType,
     pub(super) version: Version,
     /// Its path without links, where that is another.
@@ -143,9 +143,9 @@ impl Tools {
 
     /// Fetches what is learned of `entry`, no more than `allowed` bytes; where it `waits`, until
     /// these are there.
-    fn fetch(&self, entry: &LearnedEntry, allowed: u64, waits: bool) -> Result<Found, Refusal> {
+    fn fetch(&self, entry: &LearnedEntry, allowed: u64, waits: bool) -> Result<PathFacts, Refusal> {
         let (place, stat) = on_the_way(&entry.path)?;
-        let mut found = Found::of(&stat, None);
+        let mut found = PathFacts::of(&stat, None);
         match entry.kind {
             LearnedKind::Read if is_regular(&stat) && stat.st_size > 0 => {
                 let wanted = entry.ranges_of(version(&stat), allowed);
@@ -179,7 +179,7 @@ impl Tools {
         place: &OwnedFd,
         stat: &Stat,
         ranges: &[Range<u64>],
-        found: &mut Found,
+        found: &mut PathFacts,
     ) -> Result<File, Refusal> {
         let (file, stat) = open_found(place, stat, &self.leases, None)?;
         assert!(ranges.iter().all(|it| it.end <= stat.st_size), "what is fetched lies in the file");
@@ -201,10 +201,10 @@ impl Tools {
     }
 
     /// Looks at what the program uses at `path`.
-    fn look(&self, path: &[u8]) -> Result<Found, Refusal> {
+    fn look(&self, path: &[u8]) -> Result<PathFacts, Refusal> {
         let (place, stat) = on_the_way(path)?;
         let real = path_of(&place).filter(|real| **real != *path);
-        let mut found = Found::of(&stat, real);
+        let mut found = PathFacts::of(&stat, real);
         found.is_in_memory = is_in_memory(&place, &stat);
         if is_regular(&stat) && !found.is_in_memory && stat.st_size > WHOLE_BYTES {
             let (file, stat) = open_found(&place, &stat, &self.leases, None)?;
@@ -226,7 +226,7 @@ impl Tools {
     }
 }
 
-impl Found {
+impl PathFacts {
     fn of(stat: &Stat, real: Option<Box<[u8]>>) -> Self {
         Self {
             kind: stat.kind(),
@@ -246,7 +246,7 @@ fn in_memory(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Does `job`.
-pub(super) fn work(job: Job) -> Done {
+pub(super) fn work(job: Job) -> JobResult {
     let Job { tools, what } = job;
     let began = tools.clock.now();
     assert!(what.path().starts_with(b"/"), "a path begins at the root");
@@ -269,7 +269,7 @@ pub(super) fn work(job: Job) -> Done {
             found.as_ref().ok().map(|found| tools.devices.facts(found.device).is_rotational)
         }
     };
-    Done { what, found, took, is_watched, is_rotational }
+    JobResult { what, found, took, is_watched, is_rotational }
 }
 
 /// Whether at least a half of the file is in memory, as far as the kernel tells.

@@ -14,14 +14,14 @@ use forerun_core::learned::{
 use forerun_core::units::Nanos;
 use rustix::fs::FileType;
 
-use super::fetch::Found;
+use super::fetch::PathFacts;
 use crate::kernel;
 use crate::open::entries::on_the_way;
 use crate::open::{LeaseList, open_found};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct UsedPaths {
     rows: BTreeMap<Box<[u8]>, Row>,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Listed<'a> {
     Other(&'a LearnedEntry),
 }
 
-impl Seen {
+impl UsedPaths {
     pub(super) fn count(&self) -> usize {
         self.rows.len()
     }
@@ -98,7 +98,7 @@ impl Seen {
     }
 
     /// What lies at `path` was looked up.
-    pub(super) fn looked(&mut self, path: &[u8], found: &Found) {
+    pub(super) fn looked(&mut self, path: &[u8], found: &PathFacts) {
         let Some(row) = self.rows.get_mut(path) else { return };
         row.version = Some(found.version);
         row.was_cached |= found.is_cached;
@@ -276,7 +276,7 @@ mod tests {
 
     /// What a run that has read `reads` of a large file tells, most of which was in memory by then.
     fn run(reads: &[Range<u64>], listed: Option<&[Range<u64>]>) -> Vec<Observed> {
-        let mut seen = Seen::default();
+        let mut seen = UsedPaths::default();
         seen.note(Nanos(0), PATH, LearnedKind::Read);
         seen.found(PATH, Version { inode: 1, bytes: 1_000 << 10, modified: 7 });
         seen.was_cached(PATH, true);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use forerun_core::learned::{LearnedEntry, LearnedKind, LearnedList};
 use rustix::io::Errno;
 
-use super::fetch::{Done, Job, Tools, What, work};
+use super::fetch::{Job, JobResult, Tools, What, work};
 use super::format::check_path;
 use crate::open::Refusal;
 use crate::pool::{Pool, PoolBounds};
@@ -87,7 +87,7 @@ pub fn warm(
 
 impl ListReport {
     /// Takes in what became of an entry: the bytes that were charged for it and not fetched.
-    fn note(&mut self, done: &Done) -> u64 {
+    fn note(&mut self, done: &JobResult) -> u64 {
         let What::Warm(entry, allowed) = &done.what else { return 0 };
         match (&done.found, entry.kind) {
             (Err(Refusal::Absent(Errno::NOENT)), LearnedKind::Absent) => self.absent += 1,

@@ -50,12 +50,12 @@ pub(crate) struct BlockedCalls {
     /// The thread that the next poll goes on with.
     next: usize,
     is_refused: bool,
-    moves: Vec<(i32, MetMove)>,
+    moves: Vec<(i32, BlockedMove)>,
 }
 
 /// A move of bytes that a thread was met in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MetMove {
+pub(crate) struct BlockedMove {
     pub(crate) call: Move,
     /// Whether it moves the position of the descriptor that it reads.
     pub(crate) by_position: bool,
@@ -82,7 +82,7 @@ pub(crate) struct Polled<'a> {
 
 /// What a thread was met in by the last poll of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Met {
+pub(crate) enum BlockedIn {
     /// It ran, or was not looked at.
     #[default]
     Nothing,
@@ -100,7 +100,7 @@ struct Thread {
     /// `syscall`, where it is kept open.
     file: Option<File>,
     last: Option<Reported>,
-    met: Met,
+    met: BlockedIn,
 }
 
 /// The call that was met last.
@@ -118,13 +118,13 @@ impl BlockedCalls {
     }
 
     /// What each thread was met in.
-    pub(crate) fn met(&self) -> impl Iterator<Item = (i32, Met)> {
+    pub(crate) fn met(&self) -> impl Iterator<Item = (i32, BlockedIn)> {
         self.threads.iter().map(|thread| (thread.id, thread.met))
     }
 
     /// The moves of bytes that threads were met in since the last call, by the descriptor that they
     /// read.
-    pub(crate) fn take_moves(&mut self) -> Vec<(i32, MetMove)> {
+    pub(crate) fn take_moves(&mut self) -> Vec<(i32, BlockedMove)> {
         std::mem::take(&mut self.moves)
     }
 
@@ -207,7 +207,7 @@ impl Thread {
     fn new(process: BorrowedFd<'_>, id: i32, room: &mut usize) -> Self {
         let file = (*room > 0).then(|| procfs::open_in(process, &name(id))).flatten();
         *room -= usize::from(file.is_some());
-        Self { id, file, last: None, met: Met::Nothing }
+        Self { id, file, last: None, met: BlockedIn::Nothing }
     }
 
     /// Reports the call that it is blocked in. Whether there is a new one.
@@ -215,7 +215,7 @@ impl Thread {
         &mut self,
         now: Nanos,
         polled: Polled<'_>,
-        moves: &mut Vec<(i32, MetMove)>,
+        moves: &mut Vec<(i32, BlockedMove)>,
         counts: &mut BlockedCounts,
         sink: &mut dyn AccessSink,
     ) -> Result<bool, Errno> {
@@ -234,7 +234,7 @@ impl Thread {
             }
         };
         let Some(Entry { path, call, read }) = entry(polled, call)? else { return Ok(false) };
-        self.met = Met::Entry(call);
+        self.met = BlockedIn::Entry(call);
         let met = Reported { registers, path, call };
         if self.last.as_ref() == Some(&met) {
             return Ok(false);
@@ -247,7 +247,7 @@ impl Thread {
     }
 
     /// What the kernel tells of the call, if it is in one.
-    fn registers(&self, process: BorrowedFd<'_>) -> Result<(Option<Registers>, Met), Errno> {
+    fn registers(&self, process: BorrowedFd<'_>) -> Result<(Option<Registers>, BlockedIn), Errno> {
         let mut bytes = [0; TEXT_BYTES_MAX];
         let count = match &self.file {
             Some(file) => pread(file, &mut bytes, 0)?,
@@ -257,16 +257,16 @@ impl Thread {
         let text = str::from_utf8(&bytes[..count]).unwrap_or_default();
         let registers = Registers::parse(text);
         let met = match &registers {
-            Some(_) => Met::Other,
-            None if text.starts_with("-1 ") => Met::Fault,
-            None => Met::Nothing,
+            Some(_) => BlockedIn::Other,
+            None if text.starts_with("-1 ") => BlockedIn::Fault,
+            None => BlockedIn::Nothing,
         };
         Ok((registers, met))
     }
 }
 
 /// The move that `call` is, as far as it can be told; `None` where it has returned by now.
-fn met_move(polled: Polled<'_>, call: MoveCall) -> Option<MetMove> {
+fn met_move(polled: Polled<'_>, call: MoveCall) -> Option<BlockedMove> {
     let offset = |(number, offset)| match offset {
         Offset::At(address) => memory::word_at(polled.pid, address).ok(),
         Offset::Position => {
@@ -277,7 +277,7 @@ fn met_move(polled: Polled<'_>, call: MoveCall) -> Option<MetMove> {
     let (start, to_offset) = (offset(call.from)?, offset(call.to)?);
     let by_position = call.from.1 == Offset::Position;
     let call = Move::new(start, call.bytes, call.to.0, to_offset)?;
-    Some(MetMove { call, by_position })
+    Some(BlockedMove { call, by_position })
 }
 
 /// The entry of a call.

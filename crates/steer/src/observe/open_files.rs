@@ -28,7 +28,7 @@ use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
 use rustix::io::Errno;
 
 use super::access::AccessSink;
-use super::blocked::MetMove;
+use super::blocked::BlockedMove;
 use super::copies::Copies;
 use super::counts::{Counter, MovedBy};
 use super::poll::Allowance;
@@ -303,9 +303,9 @@ impl OpenFiles {
     }
 
     /// A thread was met in a call that moves bytes of the descriptor `number`.
-    pub(crate) fn moving(&mut self, number: i32, met: MetMove) {
+    pub(crate) fn moving(&mut self, number: i32, met: BlockedMove) {
         let Some(file) = self.open.get_mut(&number).filter(|file| !file.is_left) else { return };
-        let MetMove { call, by_position } = met;
+        let BlockedMove { call, by_position } = met;
         if by_position {
             // It was met before where its beginning is the same.
             if file.moving.as_ref().is_none_or(|known| known.start() != call.start()) {

@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::access::AccessSink;
-use super::blocked::{BlockedCalls, BlockedCounts, KEPT_MAX, Met, Polled, may_attach};
+use super::blocked::{BlockedCalls, BlockedCounts, BlockedIn, KEPT_MAX, Polled, may_attach};
 use super::mappings::Mappings;
 use super::open_files::{Inode, OpenFiles};
 use super::poll::Allowance;
@@ -180,7 +180,7 @@ impl ProcessTree {
     }
 
     /// What each thread of the process `pid` was met in.
-    pub(crate) fn met(&self, pid: i32) -> impl Iterator<Item = (i32, Met)> {
+    pub(crate) fn met(&self, pid: i32) -> impl Iterator<Item = (i32, BlockedIn)> {
         self.processes.get(&pid).into_iter().flat_map(|process| process.blocked.met())
     }
 

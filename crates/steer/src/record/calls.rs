@@ -21,7 +21,7 @@ use forerun_core::units::Nanos;
 
 use crate::kernel::Stat;
 use crate::observe::access::{AccessSink, CursorId, EntryAccess, EntryCall};
-use crate::observe::blocked::Met;
+use crate::observe::blocked::BlockedIn;
 use crate::observe::procfs::FOLLOWED_BYTES_MIN;
 use crate::wire::{Wire, wire};
 
@@ -153,9 +153,9 @@ impl CallRecorder {
     }
 
     /// The last poll of a thread met it in `met`: a call on an entry goes on until now.
-    pub(super) fn met(&mut self, pid: i32, tid: i32, met: Met) {
+    pub(super) fn met(&mut self, pid: i32, tid: i32, met: BlockedIn) {
         let Some(last) = self.threads.get_mut(&(pid, tid)) else { return };
-        if !matches!(met, Met::Entry(_)) {
+        if !matches!(met, BlockedIn::Entry(_)) {
             last.row = None;
             return;
         }

@@ -11,12 +11,12 @@ use crate::device::{DEVICES, Device};
 
 /// What `forerun sim --json` prints.
 #[derive(Debug, Deserialize)]
-pub(super) struct Told {
-    pub(super) runs: Vec<ToldRun>,
+pub(super) struct SimOutput {
+    pub(super) runs: Vec<SimRun>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ToldRun {
+pub(super) struct SimRun {
     pub(super) device: VirtualRun,
 }
 
@@ -183,7 +183,7 @@ mod tests {
         let run = json!({ "device": { "mb_per_second": 9.0, "limit_mb_per_second": 10.0,
             "bytes_read": 105, "bytes_wanted": 100, "requests": 10, "p50_us": 100.0,
             "p99_us": 200.0, "reads_late": 0, "late_max_us": 5000.0 } });
-        let told = |run| serde_json::from_value::<Told>(json!({ "runs": [run] }));
+        let told = |run| serde_json::from_value::<SimOutput>(json!({ "runs": [run] }));
         assert_eq!(told(run).unwrap().runs[0].device, figures(9.0, Some(10.0)));
         let error = told(json!({ "device": { "mb_per_second": 9.0 } })).unwrap_err();
         assert_eq!(error.to_string(), "missing field `bytes_read`");

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::fault::Fault;
-use super::request::{Asked, asked};
+use super::request::{Selection, asked};
 
 /// The head of an answer, as values.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,9 +45,9 @@ impl Answer {
         }
         let range = range.filter(|_| fault != Some(Fault::IgnoreRange));
         let mut answer = match asked(range, bytes) {
-            Asked::Whole => Self { span: 0..bytes, ..Self::empty(200) },
-            Asked::Part(span) => Self { span, ..Self::empty(206) },
-            Asked::Outside => return Self::empty(416),
+            Selection::Whole => Self { span: 0..bytes, ..Self::empty(200) },
+            Selection::Part(span) => Self { span, ..Self::empty(206) },
+            Selection::Outside => return Self::empty(416),
         };
         match fault {
             None | Some(Fault::Error | Fault::IgnoreRange) => {}

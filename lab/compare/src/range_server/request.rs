@@ -63,7 +63,7 @@ fn parse(head: &[u8]) -> Option<Request> {
 
 /// The bytes of a file that a `Range` selects.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Selection {
     Whole,
     /// Bytes that the file has; not empty.
     Part(Range<u64>),
@@ -72,16 +72,16 @@ pub(super) enum Asked {
 }
 
 /// The bytes that `range`, the value of a `Range`, selects in a file of `bytes`.
-pub(super) fn asked(range: Option<&str>, bytes: u64) -> Asked {
+pub(super) fn asked(range: Option<&str>, bytes: u64) -> Selection {
     let ends = range.and_then(|value| value.strip_prefix("bytes=")?.split_once('-'));
-    let Some((first, last)) = ends else { return Asked::Whole };
+    let Some((first, last)) = ends else { return Selection::Whole };
     let span = match (number(first), number(last)) {
         (Some(first), Some(last)) if first <= last => first..last.saturating_add(1).min(bytes),
         (Some(first), None) if last.is_empty() => first..bytes,
         (None, Some(count)) if first.is_empty() => bytes.saturating_sub(count)..bytes,
-        _ => return Asked::Whole,
+        _ => return Selection::Whole,
     };
-    if span.is_empty() { Asked::Outside } else { Asked::Part(span) }
+    if span.is_empty() { Selection::Outside } else { Selection::Part(span) }
 }
 
 /// A position; what is beyond 64 bits is beyond any file.
@@ -99,35 +99,35 @@ mod tests {
 
     #[test]
     fn ranges_are_of_the_file_or_are_refused() {
-        let part = Asked::Part;
+        let part = Selection::Part;
         let huge = "bytes=99999999999999999999999-";
         #[rustfmt::skip]
-        let rows = [ // why                      range                      bytes  expected
-            ("no range",                         None,                      100,   Asked::Whole),
-            ("from to, both included",           Some("bytes=10-19"),       100,   part(10..20)),
-            ("one byte",                         Some("bytes=0-0"),         100,   part(0..1)),
-            ("the last byte",                    Some("bytes=99-99"),       100,   part(99..100)),
-            ("past the end is clipped",          Some("bytes=90-500"),      100,   part(90..100)),
-            ("to the largest position",          Some("bytes=0-18446744073709551615"),
-                                                                            100,   part(0..100)),
-            ("an end beyond 64 bits",            Some("bytes=0-99999999999999999999"),
-                                                                            100,   part(0..100)),
-            ("an open end",                      Some("bytes=10-"),         100,   part(10..100)),
-            ("the last so many",                 Some("bytes=-10"),         100,   part(90..100)),
-            ("more than there are",              Some("bytes=-500"),        100,   part(0..100)),
-            ("begins at the end",                Some("bytes=100-"),        100,   Asked::Outside),
-            ("begins and ends past the end",     Some("bytes=100-200"),     100,   Asked::Outside),
-            ("a beginning beyond 64 bits",       Some(huge),                100,   Asked::Outside),
-            ("the last none",                    Some("bytes=-0"),          100,   Asked::Outside),
-            ("of an empty file",                 Some("bytes=0-"),            0,   Asked::Outside),
-            ("the last of an empty file",        Some("bytes=-1"),            0,   Asked::Outside),
-            ("backwards is no range",            Some("bytes=5-2"),         100,   Asked::Whole),
-            ("two ranges are not understood",    Some("bytes=0-1,4-5"),     100,   Asked::Whole),
-            ("nor is another unit",              Some("pages=0-1"),         100,   Asked::Whole),
-            ("nor no end at all",                Some("bytes=-"),           100,   Asked::Whole),
-            ("nor a word",                       Some("bytes=a-b"),         100,   Asked::Whole),
-            ("nor a sign",                       Some("bytes=+1-2"),        100,   Asked::Whole),
-            ("nor a second dash",                Some("bytes=1--2"),        100,   Asked::Whole),
+        let rows = [ // why                     range                      bytes  expected
+            ("no range",                        None,                      100, Selection::Whole),
+            ("from to, both included",          Some("bytes=10-19"),       100, part(10..20)),
+            ("one byte",                        Some("bytes=0-0"),         100, part(0..1)),
+            ("the last byte",                   Some("bytes=99-99"),       100, part(99..100)),
+            ("past the end is clipped",         Some("bytes=90-500"),      100, part(90..100)),
+            ("to the largest position",         Some("bytes=0-18446744073709551615"),
+                                                                           100, part(0..100)),
+            ("an end beyond 64 bits",           Some("bytes=0-99999999999999999999"),
+                                                                           100, part(0..100)),
+            ("an open end",                     Some("bytes=10-"),         100, part(10..100)),
+            ("the last so many",                Some("bytes=-10"),         100, part(90..100)),
+            ("more than there are",             Some("bytes=-500"),        100, part(0..100)),
+            ("begins at the end",               Some("bytes=100-"),        100, Selection::Outside),
+            ("begins and ends past the end",    Some("bytes=100-200"),     100, Selection::Outside),
+            ("a beginning beyond 64 bits",      Some(huge),                100, Selection::Outside),
+            ("the last none",                   Some("bytes=-0"),          100, Selection::Outside),
+            ("of an empty file",                Some("bytes=0-"),            0, Selection::Outside),
+            ("the last of an empty file",       Some("bytes=-1"),            0, Selection::Outside),
+            ("backwards is no range",           Some("bytes=5-2"),         100, Selection::Whole),
+            ("two ranges are not understood",   Some("bytes=0-1,4-5"),     100, Selection::Whole),
+            ("nor is another unit",             Some("pages=0-1"),         100, Selection::Whole),
+            ("nor no end at all",               Some("bytes=-"),           100, Selection::Whole),
+            ("nor a word",                      Some("bytes=a-b"),         100, Selection::Whole),
+            ("nor a sign",                      Some("bytes=+1-2"),        100, Selection::Whole),
+            ("nor a second dash",               Some("bytes=1--2"),        100, Selection::Whole),
         ];
         for (why, range, bytes, expected) in rows {
             assert_eq!(asked(range, bytes), expected, "{why}");

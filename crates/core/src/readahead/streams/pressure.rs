@@ -48,7 +48,7 @@ impl Pressure {
 
 /// A window that has not the room it wants.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct Shortage {
     stream: Option<StreamId>,
     /// Pages that are missing.
     short: u32,
@@ -58,7 +58,7 @@ pub(super) struct Wanted {
 
 impl Streams {
     /// What the window of `demand` lacks, if it lacks anything.
-    pub(super) fn wanted(&self, demand: &Demand) -> Option<Wanted> {
+    pub(super) fn wanted(&self, demand: &Demand) -> Option<Shortage> {
         let (stream, size, lasts) = match demand.trigger {
             Trigger::Request => return None,
             Trigger::Marker => {
@@ -81,7 +81,7 @@ impl Streams {
             }
         };
         let short = size.checked_sub(demand.ahead_room).filter(|&short| short > 0)?;
-        Some(Wanted { stream, short, lasts })
+        Some(Shortage { stream, short, lasts })
     }
 
     /// How many pages all streams use while `stream` uses `pages`, at its pace so far.
@@ -98,7 +98,7 @@ impl Streams {
 
     /// Of a few streams, the one that has most ahead in terms of time: what it has more than the
     /// one that wants.
-    pub(super) fn richest(&mut self, wanted: Wanted) -> Option<ReclaimRange> {
+    pub(super) fn richest(&mut self, wanted: Shortage) -> Option<ReclaimRange> {
         let mut sampled = [None; SAMPLE];
         for (slot, (id, stream)) in sampled.iter_mut().zip(self.live.sample()) {
             *slot = Some((id, *stream));

@@ -19,15 +19,16 @@ fn the_time_that_a_lone_thread_did_not_run_is_divided() {
 
 #[test]
 fn what_is_lost_is_what_blocked_threads_would_have_run() {
-    let stat = Met::Entry(EntryCall::Stat);
+    use BlockedIn::{Entry, Fault, Nothing, Other};
+    let (stat, open) = (Entry(EntryCall::Stat), Entry(EntryCall::Open));
     #[rustfmt::skip]
-    let rows = [ // states, met in, processors, lost of 60
-        ("D", Met::Nothing, 2, 60), ("S", Met::Nothing, 2, 0), ("R", Met::Nothing, 2, 0),
-        ("DS", Met::Other, 2, 60), ("DD", Met::Fault, 2, 60), ("SS", Met::Other, 2, 0),
-        ("", Met::Nothing, 2, 0), ("S", stat, 2, 60),
-        ("S", Met::Entry(EntryCall::Open), 2, 0), ("D", Met::Entry(EntryCall::Open), 2, 60),
+    let rows = [ // states, blocked in, processors, lost of 60
+        ("D", Nothing, 2, 60), ("S", Nothing, 2, 0), ("R", Nothing, 2, 0),
+        ("DS", Other, 2, 60), ("DD", Fault, 2, 60), ("SS", Other, 2, 0),
+        ("", Nothing, 2, 0), ("S", stat, 2, 60),
+        ("S", open, 2, 0), ("D", open, 2, 60),
         // Beside a thread that runs: others than waits for storage may be for a child.
-        ("DR", Met::Other, 2, 0), ("DR", Met::Nothing, 2, 0), ("RD", Met::Fault, 2, 30),
+        ("DR", Other, 2, 0), ("DR", Nothing, 2, 0), ("RD", Fault, 2, 30),
         ("RD", stat, 2, 30), ("RD", stat, 1, 0), ("RRD", stat, 2, 0), ("RDD", stat, 2, 30),
         ("RDD", stat, 3, 40), ("RD", stat, 64, 30), ("RRRD", stat, 4, 15),
     ];

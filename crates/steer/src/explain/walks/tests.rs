@@ -10,7 +10,7 @@ use forerun_testkit::Scratch;
 use super::super::entries::{EntryRecords, ThreadId, Wait};
 use super::*;
 use crate::observe::access::{EntryAccess, EntryCall, FileRead};
-use crate::observe::blocked::Met;
+use crate::observe::blocked::BlockedIn;
 
 const TEN: Nanos = Nanos::from_millis(10);
 
@@ -47,7 +47,7 @@ impl Calls {
     fn wait(&mut self, threads: &[(i32, EntryCall)], blocked: Nanos, lost: Nanos) {
         self.now += TEN;
         for &(tid, call) in threads {
-            let (thread, met) = (ThreadId { pid: 7, tid }, Met::Entry(call));
+            let (thread, met) = (ThreadId { pid: 7, tid }, BlockedIn::Entry(call));
             assert!(self.records.waited(self.now, thread, Wait { lost, blocked, met }));
         }
         self.now += Nanos::from_millis(1);

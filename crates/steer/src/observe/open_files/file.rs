@@ -15,7 +15,7 @@ use crate::observe::access::{AccessSink, CursorId, is_cached, is_written};
 use crate::observe::counts::{Counted, MovedBy};
 use crate::observe::moves::Move;
 use crate::observe::procfs;
-use crate::open::{Found, Name, Refusal, open};
+use crate::open::{Candidate, Name, Refusal, open};
 
 /// A file's device and inode number.
 pub(crate) type Inode = (u64, u64);
@@ -208,7 +208,7 @@ pub(crate) fn follow(
     now: Nanos,
     sink: &mut dyn AccessSink,
 ) -> Option<CursorId> {
-    let is_it = |found: &Found<'_>| {
+    let is_it = |found: &Candidate<'_>| {
         (found.stat.st_dev, found.stat.st_ino) == inode && procfs::is_followed(&found.stat)
     };
     match open(process, Name::Descriptor(number), is_it) {

@@ -259,7 +259,7 @@ fn calls_with_offsets_of_their_own_go_on_each_in_its_turn_as_far_as_the_allowanc
     discover_alone(&mut files, process.as_fd(), &opened[0]);
     for file in &opened {
         let call = Move::new(0, BYTES, copy.as_raw_fd(), 0).unwrap();
-        files.moving(file.as_raw_fd(), MetMove { call, by_position: false });
+        files.moving(file.as_raw_fd(), BlockedMove { call, by_position: false });
     }
     let first = opened.iter().map(AsRawFd::as_raw_fd).min().unwrap();
     let mut poll = |files: &mut OpenFiles, allowance| {

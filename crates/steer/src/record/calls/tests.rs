@@ -27,14 +27,14 @@ fn a_call_lasts_from_the_poll_before_to_the_last_that_met_it() {
     let large = FOLLOWED_BYTES_MIN;
     for at in 1..=6 {
         recorder.begin_poll(Nanos(at * 10));
-        let (now, met) = (Nanos(at * 10), Met::Entry(whole));
+        let (now, met) = (Nanos(at * 10), BlockedIn::Entry(whole));
         match at {
             2 => recorder.entry(now, &access(b"/x", EntryCall::Open, None)),
             4 => {
                 recorder.entry(now, &access(b"/\xff", whole, read(99, true)));
                 recorder.entry(now, &access(b"/large", whole, read(large, true)));
             }
-            5 => recorder.met(7, 8, Met::Other),
+            5 => recorder.met(7, 8, BlockedIn::Other),
             6 => recorder.entry(now, &access(b"/large", whole, read(large, false))),
             _ => {}
         }
