@@ -68,7 +68,7 @@ const STEPS: &[Step] = &[
 const PYTHON: Step = ("python", |run| python::test(run, &python::LIGHT));
 
 /// Every package that builds without Python, and the engine's front for tasks.
-const RUST: &[&str] =
+pub(crate) const RUST: &[&str] =
     &["--workspace", "--exclude=forerun-python", "--features=forerun-engine/futures"];
 
 /// Runs the steps; whether all passed.
@@ -300,7 +300,7 @@ fn fuzz_targets(run: &mut Run) -> Result<bool> {
 }
 
 /// The crates that have models, and the features that bring the checker.
-const MODELS: &[&str] = &[
+pub(crate) const MODELS: &[&str] = &[
     "--package=forerun-io",
     "--package=forerun-engine",
     "--features=forerun-io/shuttle,forerun-engine/shuttle",

@@ -4,6 +4,8 @@
 //!   3 threads that spin  |  run 1: binary, binary, ...   run 2: binary, binary, ...   ... run N
 //!                           failed --> its output, below target/flakes
 //! ```
+//! A binary is a program of Rust's tests, the models among them, or pytest with those of Python.
+//!
 //! A failure is a defect, of the product until shown otherwise: a test waits for an event that the
 //! product emits, and has no deadline but the one here, which ends a run that hangs.
 //!
@@ -22,6 +24,8 @@ use std::thread;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
+use crate::ci;
+
 /// What `flakes` takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -33,7 +37,7 @@ pub(crate) struct Args {
     /// Busy loops beside them
     #[arg(long, value_name = "N", default_value_t = 3)]
     load: usize,
-    /// Only tests of these packages [default: all but forerun-python]
+    /// Only tests of these packages, forerun-python for those of Python [default: all]
     #[arg(short, long = "package", value_name = "NAME,...", value_delimiter = ',')]
     packages: Vec<String>,
     /// A run that takes longer has hung
@@ -88,7 +92,8 @@ fn rounds(binaries: &[Binary], folder: &Path, args: &Args) -> Result<BTreeMap<St
                 continue;
             }
             let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-            let mut failed = failed_tests(&text);
+            let mut failed =
+                if binary.is_python { failed_python_tests(&text) } else { failed_tests(&text) };
             if failed.is_empty() {
                 failed.push(format!("({})", output.status));
             }
@@ -112,11 +117,22 @@ fn failed_tests(output: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+/// The tests that pytest lists as failed.
+fn failed_python_tests(output: &str) -> Vec<String> {
+    let failed = |line: &str| {
+        let test = line.strip_prefix("FAILED ").or(line.strip_prefix("ERROR "))?;
+        Some(test.split_once(" - ").map_or(test, |(test, _)| test).to_owned())
+    };
+    output.lines().filter_map(failed).collect()
+}
+
 /// A program of tests.
 struct Binary {
     /// Of its target, such as `limits`; a library's tests bear the library's.
     name: String,
     path: PathBuf,
+    /// It is the interpreter that pytest runs in.
+    is_python: bool,
     /// The folder of its package, where cargo runs it.
     package: PathBuf,
     /// Those that are chosen.
@@ -130,9 +146,12 @@ impl Binary {
         let mut command = Command::new("timeout");
         // In the foreground, as Ctrl-C is for all.
         command.args(["--foreground", "--kill-after=5", &args.limit.to_string()]).arg(&self.path);
-        if !self.is_whole {
-            command.arg("--exact").args(&self.tests);
-        }
+        match (self.is_python, self.is_whole) {
+            (true, true) => command.args(PYTEST).arg(PYTHON_TESTS),
+            (true, false) => command.args(PYTEST).args(&self.tests),
+            (false, true) => &mut command,
+            (false, false) => command.arg("--exact").args(&self.tests),
+        };
         command
             .current_dir(&self.package)
             .env("CARGO", crate::cargo())
@@ -144,16 +163,37 @@ impl Binary {
     }
 }
 
-/// Builds the test binaries, and lists the tests of each that are chosen.
+/// All that is to run.
 fn binaries(root: &Path, args: &Args) -> Result<Vec<Binary>> {
-    let mut cargo = Command::new(crate::cargo());
-    cargo.args(["test", "--no-run", "--tests", "--message-format=json"]);
+    let has = |name: &str| args.packages.is_empty() || args.packages.iter().any(|one| one == name);
+    let mut of_rust = vec!["--tests".to_owned()];
     if args.packages.is_empty() {
-        cargo.args(["--workspace", "--exclude=forerun-python"]);
+        of_rust.extend(ci::RUST.iter().map(|&argument| argument.to_owned()));
     }
-    for package in &args.packages {
-        cargo.args(["--package", package]);
+    let packages = args.packages.iter().filter(|&package| package != PYTHON_PACKAGE);
+    of_rust.extend(packages.map(|package| format!("--package={package}")));
+    let mut binaries = Vec::new();
+    if args.packages != [PYTHON_PACKAGE] {
+        binaries.extend(built(root, args, of_rust)?);
     }
+    if has("forerun-io") || has("forerun-engine") {
+        binaries.extend(built(root, args, ci::MODELS.iter().map(|&it| it.to_owned()))?);
+    }
+    if has(PYTHON_PACKAGE) {
+        binaries.extend(of_python(root, args)?);
+    }
+    Ok(binaries)
+}
+
+/// Builds the test binaries that cargo selects by `arguments`, and lists the tests of each that are
+/// chosen.
+fn built(
+    root: &Path,
+    args: &Args,
+    arguments: impl IntoIterator<Item = String>,
+) -> Result<Vec<Binary>> {
+    let mut cargo = Command::new(crate::cargo());
+    cargo.args(["test", "--no-run", "--message-format=json"]).args(arguments);
     let output = cargo.current_dir(root).stderr(Stdio::inherit()).output().context("cargo test")?;
     ensure!(output.status.success(), "the tests do not build");
     let mut binaries = Vec::new();
@@ -170,27 +210,56 @@ fn binaries(root: &Path, args: &Args) -> Result<Vec<Binary>> {
         let listed = Command::new(path).args(["--list", "--format=terse"]).output()?;
         let listed = String::from_utf8(listed.stdout)?;
         let all = listed.lines().filter_map(|line| line.strip_suffix(": test"));
-        let mut tests: Vec<String> = all.map(str::to_owned).collect();
-        let count = tests.len();
-        tests.retain(|test| {
-            let test = format!("{name}::{test}");
-            args.tests.is_empty() || args.tests.iter().any(|part| test.contains(part.as_str()))
-        });
-        if !tests.is_empty() {
-            let is_whole = tests.len() == count;
-            let (name, path, package) = (name.to_owned(), path.into(), package.to_path_buf());
-            binaries.push(Binary { name, path, package, tests, is_whole });
-        }
+        let tests = all.map(str::to_owned).collect();
+        let (name, path, package) = (name.to_owned(), path.into(), package.to_path_buf());
+        let whole = Binary { name, path, is_python: false, package, tests, is_whole: true };
+        binaries.extend(whole.chosen(args));
     }
     Ok(binaries)
 }
 
+/// The tests of Python that are chosen, with the package that `make test` has installed.
+fn of_python(root: &Path, args: &Args) -> Result<Option<Binary>> {
+    let path = std::path::absolute(crate::target(root).join("python-venv/bin/python"))?;
+    if !path.exists() {
+        println!("no tests of Python: `cargo xtask python` makes their environment");
+        return Ok(None);
+    }
+    let mut collect = Command::new(&path);
+    collect.args(PYTEST).args(["--collect-only", PYTHON_TESTS]).current_dir(root);
+    let output = collect.output().context("pytest")?;
+    ensure!(output.status.success(), "pytest: {}", String::from_utf8_lossy(&output.stdout));
+    let listed = String::from_utf8(output.stdout)?;
+    let tests = listed.lines().filter(|line| line.starts_with(PYTHON_TESTS));
+    let tests = tests.map(str::to_owned).collect();
+    let (name, package) = ("python".to_owned(), root.to_path_buf());
+    let whole = Binary { name, path, is_python: true, package, tests, is_whole: true };
+    Ok(whole.chosen(args))
+}
+
+impl Binary {
+    /// With the tests alone that `args` choose; `None` if that is none.
+    fn chosen(mut self, args: &Args) -> Option<Self> {
+        let count = self.tests.len();
+        self.tests.retain(|test| {
+            let test = format!("{}::{test}", self.name);
+            args.tests.is_empty() || args.tests.iter().any(|part| test.contains(part.as_str()))
+        });
+        self.is_whole = self.tests.len() == count;
+        (!self.tests.is_empty()).then_some(self)
+    }
+}
+
+/// How pytest is started, and the folder of its tests.
+const PYTEST: &[&str] = &["-m", "pytest", "-q", "-p", "no:cacheprovider"];
+const PYTHON_TESTS: &str = "tests/python";
+const PYTHON_PACKAGE: &str = "forerun-python";
 /// The file that tests append to what they skip.
 const SKIPPED: &str = "skipped.txt";
 
 #[cfg(test)]
 mod tests {
-    use super::failed_tests;
+    use super::{failed_python_tests, failed_tests};
 
     #[test]
     fn failed_tests_are_those_of_the_last_list() {
@@ -198,5 +267,7 @@ mod tests {
                       \nfailures:\n    a\n    m::b\n\ntest result: FAILED. 0 passed; 2 failed;\n";
         assert_eq!(failed_tests(output), ["a", "m::b"]);
         assert!(failed_tests("test result: ok. 1 passed;\n").is_empty());
+        let output = "F\n=== FAILURES ===\nE  x\nFAILED tests/a.py::b[c d] - assert 0\n1 failed\n";
+        assert_eq!(failed_python_tests(output), ["tests/a.py::b[c d]"]);
     }
 }
