@@ -11,8 +11,9 @@
 //! and latency grows with depth. *Parallel* ones serve many requests at a time: latency is the
 //! same at any depth until something is used up.
 //!
-//! To add a device: write its parameters and `check`, and its line in `devices!` below. Devices for
-//! ways to wait are a list of their own, [`CHANNEL_MODELS`].
+//! To add a device: of a known kind a constructor, of a new one its parameters, `check` and
+//! `Build`; and its line in `devices!` below. Devices for ways to wait are a list of their own,
+//! [`CHANNEL_MODELS`].
 //!
 //! # Invariants
 //! - Time never runs backwards, and completions come in the order of their times; those of the

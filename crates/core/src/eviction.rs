@@ -12,8 +12,9 @@
 //!   page is dropped -> forget(frame)                   truncate, invalidate: no ghost
 //! ```
 //!
-//! To add a policy: write `eviction/NAME.rs`, and add its line to `policies!` below. The
-//! command line, the simulator's panel and the contract test read that list.
+//! To add a policy: write `eviction/NAME.rs`, its twin in `tests/twins/`, and add its line to
+//! `policies!` below and its row to `tests/twins.rs`. The command line, the simulator's panel and
+//! the contract test read that list.
 //!
 //! # Invariants
 //! - A policy knows a frame from `insert` until `evict` names it or `forget` takes it.

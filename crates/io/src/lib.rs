@@ -16,7 +16,8 @@
 //! - Nothing here decides what to read, when and into which frame: the caller does. What is
 //!   submitted is ordered and bounded by one scheduler (`scheduler.rs`).
 //! - Real time is read in `wrap/latency.rs` and `reaper/clock.rs` only.
-//! - `unsafe` stands where memory is shared with the kernel, behind interfaces that are safe.
+//! - `unsafe` stands where memory is shared with the kernel and around calls that no crate wraps,
+//!   behind interfaces that are safe.
 
 #![deny(unsafe_code)]
 

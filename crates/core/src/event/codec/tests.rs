@@ -1,10 +1,10 @@
 //! Every event through its bytes and back; bytes that are cut or foreign.
 
-use super::{DecodeError, decode, encode, put_varint, take_varint};
+use super::{DecodeError, VERSION, decode, encode, put_varint, take_varint};
 use crate::event::{Event, Hit};
 use crate::prng::Prng;
 use crate::units::{FileId, FrameId, HandleId, Nanos, PartitionId, RequestId};
-use alloc::{vec, vec::Vec};
+use alloc::{format, string::String, vec, vec::Vec};
 
 /// An event of each kind, and of each form that some have.
 fn samples(hits: &[Hit]) -> Vec<Event<'_>> {
@@ -130,6 +130,55 @@ fn every_event_survives_the_journal_and_every_cut_is_an_error() {
         }
     }
 }
+
+/// A journal of an older build is read by this one: where this list has to change, not only to
+/// grow, [`VERSION`] goes up.
+#[test]
+fn the_bytes_of_each_event_are_those_of_the_version() {
+    let hits = [Hit { frame: FrameId(3), generation: 1 }, Hit { frame: FrameId(4), generation: 2 }];
+    let written: Vec<_> = samples(&hits)
+        .iter()
+        .map(|event| {
+            let mut bytes = Vec::new();
+            encode(Nanos(300), event, &mut bytes);
+            bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+        })
+        .collect();
+    assert_eq!(VERSION, 6);
+    assert_eq!(written, WRITTEN);
+}
+
+/// The events of [`samples`] at 300 ns, by their version.
+#[rustfmt::skip]
+const WRITTEN: [&str; 27] = [
+    "01ac02070902808080808020",
+    "02ac0207",
+    "04ac020203010402",
+    "05ac0207ac0203050100",
+    "07ac02ffffffffffffffffff01ac02",
+    "08ac02ffffffffffffffffff0107",
+    "09ac02ffffffffffffffffff01",
+    "0aac02f0a2048002",
+    "0bac02f0a20401fbffffff0f",
+    "0cac02f0a20402",
+    "0dac02f0a204031c",
+    "0eac020905",
+    "0fac020903",
+    "10ac020904ffffffffffffffffff01",
+    "11ac02ac02",
+    "12ac02",
+    "13ac02028008",
+    "18ac020203",
+    "14ac02",
+    "15ac0207808080808080808010ffffffff0f",
+    "17ac02ffffffffffffffffff015f",
+    "03ac02ffffffffffffffffff01077f8001038080808080808002",
+    "03ac02ffffffffffffffffff010700010000",
+    "06ac02ffffffffffffffffff0107050605",
+    "06ac02ffffffffffffffffff0107050602",
+    "16ac02ffffffffffffffffff010703ffffffffffffffffff010304",
+    "16ac02ffffffffffffffffff01078080808080808002010400",
+];
 
 #[test]
 fn a_number_survives_and_a_cut_or_long_one_is_an_error() {
