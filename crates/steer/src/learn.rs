@@ -67,6 +67,7 @@ use lists::{Target, lists_of};
 use namespaces::Namespaces;
 use seen::{Listed, UsedPaths};
 pub use warm::{ListReport, rebased, warm};
+use watches::Notes;
 
 /// What is learned, and what of it is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -305,14 +306,14 @@ impl Learner {
 
     /// Takes in what was read and fetched since the last call.
     fn take_all(&mut self, now: Nanos) {
-        self.take_notes(now);
+        let notes = self.tools.watches.take();
+        self.take_notes(now, notes);
         while let Some(done) = self.pool.completed() {
             self.take_in(now, done);
         }
     }
 
-    fn take_notes(&mut self, now: Nanos) {
-        let notes = self.tools.watches.take();
+    fn take_notes(&mut self, now: Nanos, notes: Notes) {
         // Any process may have read it: that tells whether an entry is used, and teaches none.
         for path in notes.paths {
             if self.places.contains_key(&path[..]) {
@@ -492,6 +493,8 @@ impl Learner {
     /// The program has ended, and what was seen is not saved yet; the time may end before it is.
     pub(crate) fn end(&mut self, now: Nanos) {
         self.take_all(now);
+        let notes = self.tools.watches.end();
+        self.take_notes(now, notes);
         self.replay.finish();
         if self.saves() && self.stats.trouble.is_empty() {
             UNSAVED.clone_into(&mut self.stats.trouble);

@@ -8,7 +8,7 @@
 //!  prefetch   observe    drives core::planner | watches the program from outside
 //!      \       /
 //!      kernel  memory  clock     warm: whole files, on kernel and memory alone
-//!              open              a program's files, checked and opened
+//!              open  watch       a program's files, checked and opened; which are read
 //!      aside   wire              another process for work that may block, and what it answers
 //! ```
 //! A module imports from layers below it, and nothing imports in a circle.
@@ -24,6 +24,7 @@
 //! | `pool` | threads for jobs that may wait for a file system |
 //! | `open` | a file of a program, by its descriptor or path: a checked descriptor or a refusal |
 //! | `kernel` | prefetches a range, and tells what of it is cached |
+//! | `watch` | directories whose files are read, as the kernel tells |
 //! | `memory` | how many bytes may be prefetched |
 //! | `quota` | the share of a processor that control groups leave |
 //! | `abilities` | what this machine and this user's rights let forerun see |
@@ -55,6 +56,7 @@ pub mod run;
 mod session;
 mod tasks;
 pub mod warm;
+mod watch;
 mod wire;
 
 pub use aside::within;

@@ -199,6 +199,11 @@ impl Prefetcher {
         }
     }
 
+    /// One of the program's processes has ended.
+    pub(crate) fn some_ended(&self) {
+        self.walks.some_ended();
+    }
+
     /// Forgets all files, whatever state they are in.
     pub(crate) fn clear(&mut self) {
         self.planner.clear();

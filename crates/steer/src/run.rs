@@ -220,6 +220,9 @@ impl Poller for Runner {
         let (now, began) = (self.observers.clock.now(), clock::thread_time());
         self.poll_memory(now);
         let allowance = self.timer.allowance(now, self.one_in(now));
+        if some_ended {
+            self.prefetcher.some_ended();
+        }
         let moved = self.poll_observers(now, some_ended, allowance);
         self.advance(now, allowance);
         self.publish();

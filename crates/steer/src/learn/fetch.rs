@@ -34,6 +34,7 @@ use crate::clock::Clock;
 use crate::kernel::{self, Devices, Stat};
 use crate::open::entries::{listable, on_the_way};
 use crate::open::{HANDLE, LeaseList, Refusal, is_in_memory, is_regular, open_found, path_of};
+use crate::watch::WatchQueue;
 
 /// What workers share.
 #[derive(Debug)]
@@ -107,7 +108,7 @@ pub(super) struct PathFacts {
 impl Tools {
     pub(super) fn new() -> Self {
         Self {
-            watches: Watches::new(),
+            watches: Watches::new(WatchQueue::new()),
             leases: LeaseList::new(),
             devices: Devices::default(),
             clock: Clock::start(),

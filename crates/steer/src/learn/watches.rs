@@ -1,32 +1,27 @@
-//! Watches of directories: which of their files are read, by whichever process.
+//! Which files of the directories of a list are read, by whichever process.
 //!
 //! ```text
-//!   directory --watch--> inotify: IN_ACCESS, name --take--> the path that was read
+//!   directory --watch--> queue: number, name --take--> the path that was read
 //! ```
 //! The kernel reports each read of a file in a directory with a watch, however short it was;
-//! polls miss those that wait for nothing, as those of what was fetched ahead do. What forerun
-//! requests of the kernel is no read. A mapping is none either, but programs read the head of
-//! what they map.
+//! polls miss those that wait for nothing, as those of what was fetched ahead do.
 //!
 //! # Invariants
 //! - At most 1,024 directories; one whose files are read over and over is left, as each
 //!   read costs its reader a note.
 //! - Once notes were lost no directory is watched any more, and [`Notes::left`] has them all.
-//! # Sources
-//! inotify(7); Linux `fs/notify/inotify/inotify_fsnotify.c`: equal notes in a row are one.
+//! - No lock is held while a file system is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use crate::watch::{Told, WatchQueue};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Watches {
-    /// `None` where the system has no more of them.
-    queue: Option<OwnedFd>,
+    queue: WatchQueue,
     state: Mutex<State>,
 }
 
@@ -37,7 +32,6 @@ struct State {
     paths: BTreeSet<Vec<u8>>,
     /// Notes were lost.
     is_over: bool,
-    buffer: Vec<MaybeUninit<u8>>,
 }
 
 #[derive(Debug)]
@@ -59,24 +53,22 @@ pub(super) struct Notes {
 }
 
 impl Watches {
-    pub(super) fn new() -> Self {
-        let queue = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
-        let buffer = vec![MaybeUninit::uninit(); NOTES_BYTES];
-        Self { queue, state: Mutex::new(State { buffer, ..State::default() }) }
+    pub(super) fn new(queue: WatchQueue) -> Self {
+        Self { queue, state: Mutex::default() }
     }
 
     /// Watches the directory at `path`, of which `handle` is one. Whether it is watched now.
     pub(super) fn watch(&self, path: &[u8], handle: &OwnedFd) -> bool {
-        let Some(queue) = &self.queue else { return false };
         assert!(path.starts_with(b"/"), "a directory is watched by its full path");
-        let own = format!("/proc/self/fd/{}", handle.as_raw_fd());
-        let mut state = self.lock();
-        if state.is_over || state.paths.len() >= WATCHES_MAX {
+        let is_full = |state: &State| state.is_over || state.paths.len() >= WATCHES_MAX;
+        if is_full(&self.lock()) {
             return false;
         }
-        // The handle holds the directory in memory: no file system is asked.
-        let flags = WatchFlags::ACCESS | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK;
-        let Ok(number) = inotify::add_watch(queue, own, flags) else { return false };
+        let Ok(number) = self.queue.watch(handle) else { return false };
+        let mut state = self.lock();
+        if is_full(&state) {
+            return false;
+        }
         let row = state.directories.entry(number).or_insert_with(|| Directory {
             path: path.to_vec(),
             repeats: 0,
@@ -98,47 +90,56 @@ impl Watches {
     /// What was read since the last call.
     pub(super) fn take(&self) -> Notes {
         let mut notes = Notes::default();
-        let Some(queue) = &self.queue else { return notes };
         let mut state = self.lock();
-        let State { directories, is_over, buffer, .. } = &mut *state;
+        let State { directories, is_over, .. } = &mut *state;
         if directories.is_empty() {
             return notes;
         }
-        let (mut reader, mut repeated) = (Reader::new(queue, buffer), BTreeSet::new());
-        for _ in 0..NOTES_MAX {
-            let Ok(event) = reader.next() else { break };
-            let flags = event.events();
-            if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
-                *is_over = true;
-                break;
+        let (mut repeated, mut left) = (BTreeSet::new(), NOTES_MAX);
+        self.queue.take(|event| {
+            left = usize::saturating_sub(left, 1);
+            match event {
+                Told::Lost => *is_over = true,
+                Told::Ended(number) => {
+                    notes.left.extend(directories.remove(&number).map(|row| row.path));
+                }
+                Told::Read { number, name } => {
+                    let Some(row) = directories.get_mut(&number) else { return left > 0 };
+                    if row.names.len() >= NAMES_MAX || !row.names.insert(name.to_vec()) {
+                        repeated.insert(number);
+                    } else {
+                        notes.paths.push([&row.path, name].join(&b'/'));
+                    }
+                }
             }
-            if flags.contains(ReadFlags::IGNORED) {
-                notes.left.extend(directories.remove(&event.wd()).map(|row| row.path));
-                continue;
-            }
-            let Some(name) = event.file_name().filter(|_| !flags.contains(ReadFlags::ISDIR)) else {
-                continue;
-            };
-            let Some(row) = directories.get_mut(&event.wd()) else { continue };
-            let name = name.to_bytes();
-            if row.names.len() >= NAMES_MAX || !row.names.insert(name.to_vec()) {
-                repeated.insert(event.wd());
-                continue;
-            }
-            notes.paths.push([&row.path, name].join(&b'/'));
-        }
+            left > 0 && !*is_over
+        });
         for number in repeated {
             let Some(row) = directories.get_mut(&number) else { continue };
             row.repeats += 1;
             if row.repeats >= REPEATS_MAX {
-                let _ = inotify::remove_watch(queue, number);
-                notes.left.extend(directories.remove(&number).map(|row| row.path));
+                let row = directories.remove(&number).expect("it is there");
+                self.queue.end_at(number, &row.path);
+                notes.left.push(row.path);
             }
         }
         assert!(directories.len() <= WATCHES_MAX, "watches have a bound");
         if *is_over {
             for (number, row) in std::mem::take(directories) {
-                let _ = inotify::remove_watch(queue, number);
+                self.queue.end(number);
+                notes.left.push(row.path);
+            }
+            self.queue.clear();
+        }
+        notes
+    }
+
+    /// The last of it: all watches end. Those that have not told all until now are among
+    /// [`Notes::left`].
+    pub(super) fn end(&self) -> Notes {
+        let mut notes = self.take();
+        for (number, row) in std::mem::take(&mut self.lock().directories) {
+            if !self.queue.end_at(number, &row.path) {
                 notes.left.push(row.path);
             }
         }
@@ -155,7 +156,6 @@ const WATCHES_MAX: usize = 1_024;
 const NOTES_MAX: usize = 4_096;
 /// Files of one directory.
 const NAMES_MAX: usize = 8_192;
-const NOTES_BYTES: usize = 16 << 10;
 /// A directory is left after so many calls that found known files read again.
 const REPEATS_MAX: u32 = 8;
 
@@ -174,8 +174,8 @@ mod tests {
         File::open(path).unwrap().read_exact(&mut byte).unwrap();
     }
 
-    fn watched(scratch: &Scratch) -> Watches {
-        let watches = Watches::new();
+    fn watched(scratch: &Scratch, queue: WatchQueue) -> Watches {
+        let watches = Watches::new(queue);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = open(scratch.join(""), flags, Mode::empty()).unwrap();
         assert!(watches.watch(b"/w", &handle));
@@ -189,7 +189,7 @@ mod tests {
             fs::write(scratch.join(name), "1").unwrap();
         }
         fs::create_dir(scratch.join("d")).unwrap();
-        let watches = watched(&scratch);
+        let watches = watched(&scratch, WatchQueue::new());
         let file = File::open(scratch.join("a")).unwrap();
         crate::kernel::prefetch(&file, &(0..1), 4096).unwrap();
         let _ = fs::read_dir(scratch.join("d")).unwrap().count();
@@ -207,7 +207,7 @@ mod tests {
         for name in ["a", "b"] {
             fs::write(scratch.join(name), "1").unwrap();
         }
-        let watches = watched(&scratch);
+        let watches = watched(&scratch, WatchQueue::new());
         let mut left = Vec::new();
         for _ in 0..=REPEATS_MAX {
             read(scratch.join("a"));
@@ -220,27 +220,30 @@ mod tests {
 
     #[test]
     fn lost_notes_are_told() {
-        let scratch = Scratch::new("learned-lost");
-        for name in ["a", "b"] {
-            fs::write(scratch.join(name), "1").unwrap();
-        }
-        let watches = watched(&scratch);
-        let max = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
-        let max: usize = max.trim().parse().unwrap();
-        if max > 1 << 16 {
-            return forerun_testkit::skip("lost_notes_are_told", "a queue that long");
-        }
-        for _ in 0..=max / 2 {
-            read(scratch.join("a"));
-            read(scratch.join("b"));
-        }
-        let mut left = Vec::new();
-        for _ in 0..max {
-            left.extend(watches.take().left);
-            if !left.is_empty() {
-                break;
+        let queues = [("inotify", WatchQueue::of_inotify()), ("fanotify", WatchQueue::new())];
+        for (kind, queue) in queues {
+            let max = fs::read_to_string(format!("/proc/sys/fs/{kind}/max_queued_events"));
+            let max = max.ok().and_then(|max| max.trim().parse().ok());
+            let Some(max) = max.filter(|max: &usize| *max <= 1 << 15) else {
+                return forerun_testkit::skip("lost_notes_are_told", "a queue of that length");
+            };
+            let scratch = Scratch::new("learned-lost");
+            fs::write(scratch.join("0"), "1").unwrap();
+            let watches = watched(&scratch, queue);
+            // Notes that are equal may be one.
+            for at in 1..=max + 1 {
+                let name = scratch.join(at.to_string());
+                fs::hard_link(scratch.join("0"), &name).unwrap();
+                read(name);
             }
+            let mut left = Vec::new();
+            for _ in 0..max {
+                left.extend(watches.take().left);
+                if !left.is_empty() {
+                    break;
+                }
+            }
+            assert_eq!(left, [b"/w"], "as notes were lost, or there were too many names");
         }
-        assert_eq!(left, [b"/w"], "left as it is read over and over, or as notes were lost");
     }
 }

@@ -19,7 +19,6 @@ pub(super) mod fetch;
 pub(super) mod place;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,6 +32,7 @@ use crate::clock::Clock;
 use crate::kernel::Devices;
 use crate::open::{LeaseList, OwnDescriptors, Refusal, Rights};
 use crate::tasks::ThreadRoom;
+use crate::watch::WatchQueue;
 use fetch::Fetched;
 use fetch::Tools;
 pub(super) use fetch::{Bounds, Names};
@@ -87,6 +87,8 @@ struct State {
     threads: usize,
     /// One of the threads that wait closes handles.
     expires: bool,
+    /// All handles are to be closed now.
+    closes: bool,
 }
 
 /// How the jobs of one device are carried out.
@@ -129,7 +131,7 @@ impl EntryWorkers {
     /// the queue `watches`.
     pub(super) fn new(
         bounds: Bounds,
-        watches: Option<Arc<OwnedFd>>,
+        watches: Arc<WatchQueue>,
         running: Arc<AtomicU64>,
         room: ThreadRoom,
     ) -> Self {
@@ -188,6 +190,15 @@ impl EntryWorkers {
         starts.truncate(self.shared.room.take(starts.len()));
         for rights in starts {
             self.start(rights.as_ref());
+        }
+    }
+
+    /// Has a thread close all handles that are kept: their user may have ended.
+    pub(super) fn close_handles(&self) {
+        let mut state = self.shared.lock();
+        state.closes = true;
+        if let Some(team) = state.teams.iter().find(|team| team.idle > 0) {
+            team.more.notify_one();
         }
     }
 
@@ -250,6 +261,11 @@ impl Shared {
         let mut waits_since = None;
         let mut state = self.lock();
         loop {
+            if std::mem::take(&mut state.closes) {
+                drop(state);
+                self.tools.handles.close_all();
+                state = self.lock();
+            }
             let which = state.team(rights);
             if let Some(job) = state.take(which) {
                 drop(state);

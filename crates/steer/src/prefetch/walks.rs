@@ -31,6 +31,7 @@ use crate::kernel::Devices;
 use crate::observe::access::{EntryAccess, EntryCall};
 use crate::observe::poll::Allowance;
 use crate::tasks::ThreadRoom;
+use crate::watch::WatchQueue;
 use directories::Directories;
 use roots::Roots;
 use watches::{Untold, Watches};
@@ -128,7 +129,7 @@ impl WalkDriver {
             settings,
             directories: Directories::default(),
             roots: Roots::default(),
-            watches: Watches::new(),
+            watches: Watches::new(WatchQueue::new()),
             workers: None,
             running: Arc::default(),
             thread_room,
@@ -202,6 +203,13 @@ impl WalkDriver {
         let dropped = self.workers.as_mut().map(|workers| workers.drop_queued(|_| true));
         for job in dropped.into_iter().flatten() {
             self.leave(&job);
+        }
+    }
+
+    /// One of the program's processes has ended: what it was in may be deleted or unmounted next.
+    pub(super) fn some_ended(&self) {
+        if let Some(workers) = &self.workers {
+            workers.close_handles();
         }
     }
 

@@ -15,14 +15,14 @@ use std::sync::Arc;
 
 use forerun_core::units::Nanos;
 use forerun_core::walk::{EntryKind, Want};
-use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
 use super::place::{Handles, Place};
 use crate::kernel::{self, Devices, Stat};
 use crate::open::entries::{entry, listable, subdirectory};
-use crate::open::{LeaseList, OwnDescriptors, Refusal, open_found, own_path};
+use crate::open::{LeaseList, OwnDescriptors, Refusal, open_found};
+use crate::watch::WatchQueue;
 
 /// What workers share besides their queue.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Tools {
     pub(super) devices: Devices,
     pub(super) descriptors: Option<OwnDescriptors>,
     /// Where watches of listed directories go.
-    pub(super) watches: Option<Arc<OwnedFd>>,
+    pub(super) watches: Arc<WatchQueue>,
     pub(super) bounds: Bounds,
 }
 
@@ -147,8 +147,7 @@ impl Tools {
         let directory = listable(place, self.descriptors.as_ref())?;
         let names = Names::read(&directory, self.bounds.entries_max).map_err(Refusal::Closed)?;
         // Afterwards: what is told of is not this listing.
-        let watches = self.watches.as_ref();
-        let watch = watches.and_then(|queue| watch(queue, &directory).ok());
+        let watch = self.watches.watch(&directory).ok();
         Ok(Fetched { names: Some(names), watch, ..Fetched::default() })
     }
 
@@ -181,12 +180,6 @@ impl Tools {
     fn bytes_of(&self, stat: &Stat, bytes_max: u64) -> u64 {
         if stat.st_size <= bytes_max { stat.st_size } else { self.bounds.head_bytes.min(bytes_max) }
     }
-}
-
-/// Has the reads of files in `directory` told to `queue`. The number of the watch.
-fn watch(queue: &OwnedFd, directory: &OwnedFd) -> Result<i32, Errno> {
-    let mask = WatchFlags::ACCESS | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK;
-    add_watch(queue, own_path(directory), mask)
 }
 
 /// What one call of `getdents` gives.

@@ -6,8 +6,8 @@
 //!             not yet: from the handle of its parent, by the name
 //! ```
 //! # Invariants
-//! - At most [`HANDLES_MAX`] handles are kept, none for longer than [`HANDLE_LASTS`] after its use:
-//!   a file system that the program has left can be unmounted.
+//! - At most [`HANDLES_MAX`] handles are kept, none for longer than [`HANDLE_LASTS`] after its use,
+//!   nor after the end of one of the program's processes: what that has left can be unmounted.
 //! - No lock is held while something is opened or closed.
 
 use std::collections::BTreeMap;
@@ -191,6 +191,12 @@ impl Handles {
     pub(super) fn close(&self, place: &Arc<Place>) {
         let row = self.lock().remove(&Arc::as_ptr(place).addr());
         drop(row);
+    }
+
+    /// Closes all that no worker uses.
+    pub(in crate::prefetch) fn close_all(&self) {
+        let rows = std::mem::take(&mut *self.lock());
+        drop(rows);
     }
 
     /// Closes what was not used for a time.

@@ -354,37 +354,54 @@ fn what_is_told_beyond_what_a_poll_may_use_is_dropped() {
 
 #[test]
 fn what_others_do_in_a_directory_that_was_left_is_not_told() {
-    let mut watches = Watches::new();
-    let Some(queue) = watches.queue() else {
-        return forerun_testkit::skip("others", "the system has no watches to give");
-    };
     let tree = Scratch::on_disk("others");
-    let mut ended = Vec::new();
-    let root = Arc::new(
-        Root::of(open("/proc/self", OFlags::PATH, Mode::empty()).unwrap().as_fd()).unwrap(),
-    );
-    let top = Place::top(root);
-    let mask = rustix::fs::inotify::WatchFlags::ACCESS;
     for at in 0..300 {
-        let folder = tree.join(format!("{at}"));
-        fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("file"), "x").unwrap();
-        let number = rustix::fs::inotify::add_watch(&*queue, &folder, mask).unwrap();
-        ended.extend(watches.add(number, DirectoryId(at), &top));
+        tree.file(&format!("{at}/file"), "x");
     }
-    assert_eq!((watches.count(), ended.len()), (256, 44), "a bound");
-    let told = |watches: &mut Watches, at: u32| {
-        fs::read(tree.join(format!("{at}/file"))).unwrap();
-        let mut told = Vec::new();
-        watches.take(&mut told);
-        told.into_iter().map(|(dir, _, name)| (dir.0, name)).collect::<Vec<_>>()
-    };
-    assert_eq!(told(&mut watches, 299), [(299, b"file".to_vec())]);
-    assert_eq!(told(&mut watches, 299), [], "one use");
-    assert_eq!(told(&mut watches, ended[0].0.0), []);
-    fs::remove_dir_all(tree.join("298")).unwrap();
-    assert_eq!(told(&mut watches, 299), []);
-    assert_eq!(watches.count(), 255, "a directory that is gone");
+    let root = Root::of(open("/proc/self", OFlags::PATH, Mode::empty()).unwrap().as_fd()).unwrap();
+    let top = Place::top(Arc::new(root));
+    for queue in [WatchQueue::new(), WatchQueue::of_inotify()] {
+        let (mut watches, mut ended) = (Watches::new(queue), Vec::new());
+        for at in 0..300 {
+            let folder = open(tree.join(format!("{at}")), OFlags::PATH, Mode::empty()).unwrap();
+            let Ok(number) = watches.queue().watch(&folder) else {
+                return forerun_testkit::skip("others", "the system has no watches to give");
+            };
+            ended.extend(watches.add(number, DirectoryId(at), &top));
+        }
+        assert_eq!((watches.count(), ended.len()), (256, 44), "a bound");
+        let told = |watches: &mut Watches, at: u32| {
+            fs::read(tree.join(format!("{at}/file"))).unwrap();
+            let mut told = Vec::new();
+            watches.take(&mut told);
+            told.into_iter().map(|(dir, _, name)| (dir.0, name)).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&mut watches, 299), [(299, b"file".to_vec())]);
+        assert_eq!(told(&mut watches, 299), [], "one use");
+        assert_eq!(told(&mut watches, ended[0].0.0), []);
+        watches.clear();
+        assert_eq!(told(&mut watches, 298), []);
+    }
+}
+
+#[test]
+fn a_watch_of_a_directory_that_is_gone_has_ended() {
+    let tree = Scratch::on_disk("gone");
+    tree.file("d/file", "x");
+    tree.file("e/file", "x");
+    let root = Root::of(open("/proc/self", OFlags::PATH, Mode::empty()).unwrap().as_fd()).unwrap();
+    let top = Place::top(Arc::new(root));
+    let mut watches = Watches::new(WatchQueue::of_inotify());
+    for (at, name) in [(0, "d"), (1, "e")] {
+        let folder = open(tree.join(name), OFlags::PATH, Mode::empty()).unwrap();
+        let Ok(number) = watches.queue().watch(&folder) else {
+            return forerun_testkit::skip("gone", "the system has no watches to give");
+        };
+        assert!(watches.add(number, DirectoryId(at), &top).is_none());
+    }
+    fs::remove_dir_all(tree.join("d")).unwrap();
+    watches.take(&mut Vec::new());
+    assert_eq!(watches.count(), 1);
 }
 
 /// A process that sees another mount as its root, until it is dropped.

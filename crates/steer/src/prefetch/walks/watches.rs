@@ -14,32 +14,25 @@
 //! - The kernel reports reads of any process: they are hints like all other uses.
 //! - A directory at several paths has one watch, whose reads are told of one of them: that which
 //!   was listed or used last. At most [`TWINS_MAX`] others are known.
-//! # Sources
-//! inotify(7): a watch is on an inode, is not in the way of unmounting it, and tells what is read
-//! by `read`, `copy_file_range` and the like, not by mappings.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use forerun_core::walk::DirectoryId;
-use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, init, remove_watch};
 
 use crate::prefetch::entries::place::Place;
+use crate::watch::{Told, WatchQueue};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Watches {
-    /// None where the system has none to give.
-    queue: Option<Arc<OwnedFd>>,
+    queue: Arc<WatchQueue>,
     rows: BTreeMap<i32, Watched>,
     /// Directories whose watch tells of another one at the moment, and the numbers of these.
     twins: VecDeque<(i32, DirectoryId, Arc<Place>)>,
     /// What was told by watches that the driver does not know yet.
     early: VecDeque<(i32, Vec<u8>)>,
     turns: u64,
-    buffer: Vec<MaybeUninit<u8>>,
 }
 
 /// A directory, and where it lies, of which reads are told no more.
@@ -55,22 +48,19 @@ struct Watched {
 }
 
 impl Watches {
-    pub(super) fn new() -> Self {
-        let queue = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok().map(Arc::new);
-        let buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
+    pub(super) fn new(queue: WatchQueue) -> Self {
         Self {
-            queue,
+            queue: Arc::new(queue),
             rows: BTreeMap::new(),
             twins: VecDeque::new(),
             early: VecDeque::new(),
             turns: 0,
-            buffer,
         }
     }
 
     /// The queue, for workers to put watches in.
-    pub(super) fn queue(&self) -> Option<Arc<OwnedFd>> {
-        self.queue.clone()
+    pub(super) fn queue(&self) -> Arc<WatchQueue> {
+        Arc::clone(&self.queue)
     }
 
     /// The watch `number` is on the directory `dir`, which lies at `place`. A directory of which
@@ -118,11 +108,8 @@ impl Watches {
 
     /// Ends a watch, known or not.
     pub(super) fn end(&mut self, number: i32) {
-        if let Some(queue) = &self.queue
-            && !self.rows.contains_key(&number)
-        {
-            // It may have ended by itself.
-            let _ = remove_watch(queue, number);
+        if !self.rows.contains_key(&number) {
+            self.queue.end(number);
         }
     }
 
@@ -138,6 +125,7 @@ impl Watches {
         while let Some((&number, _)) = self.rows.first_key_value() {
             self.remove(number);
         }
+        self.queue.clear();
     }
 
     /// Takes what was told, for nothing.
@@ -159,37 +147,33 @@ impl Watches {
     /// Appends what was told since the last call: the directory, where it lies, and the file that
     /// was read.
     pub(super) fn take(&mut self, told: &mut Vec<(DirectoryId, Arc<Place>, Vec<u8>)>) {
-        let Some(queue) = self.queue.clone().filter(|_| !self.rows.is_empty()) else { return };
+        if self.rows.is_empty() {
+            return;
+        }
         self.turns += 1;
         for (number, name) in std::mem::take(&mut self.early) {
             self.tell(number, &name, told);
         }
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let (mut reader, mut bytes) = (Reader::new(&*queue, &mut buffer), 0);
-        // There is no more, or no more can be had.
-        while bytes < TOLD_BYTES_MAX
-            && let Ok(event) = reader.next()
-        {
-            let name = event.file_name().map_or(&b""[..], |name| name.to_bytes());
-            bytes += EVENT_BYTES + name.len();
-            if event.events().contains(ReadFlags::IGNORED) {
-                self.rows.remove(&event.wd());
-                self.twins.retain(|twin| twin.0 != event.wd());
-                continue;
+        let (queue, mut bytes) = (Arc::clone(&self.queue), 0);
+        queue.take(|event| {
+            match event {
+                Told::Ended(number) => {
+                    self.rows.remove(&number);
+                    self.twins.retain(|twin| twin.0 != number);
+                }
+                Told::Lost => {}
+                Told::Read { number, name } => {
+                    bytes += EVENT_BYTES + name.len();
+                    if self.rows.contains_key(&number) {
+                        self.tell(number, name, told);
+                    } else if self.early.len() < EARLY_MAX {
+                        // The listing of that directory is on its way to the driver.
+                        self.early.push_back((number, name.to_vec()));
+                    }
+                }
             }
-            let is_directory = event.events().contains(ReadFlags::ISDIR);
-            if name.is_empty() || is_directory || !event.events().contains(ReadFlags::ACCESS) {
-                continue;
-            }
-            let (number, name) = (event.wd(), name.to_vec());
-            if self.rows.contains_key(&number) {
-                self.tell(number, &name, told);
-            } else if self.early.len() < EARLY_MAX {
-                // The listing of that directory is on its way to the driver.
-                self.early.push_back((number, name));
-            }
-        }
-        self.buffer = buffer;
+            bytes < TOLD_BYTES_MAX
+        });
         assert!(self.early.len() <= EARLY_MAX, "what waits is bounded");
     }
 
@@ -222,7 +206,6 @@ const EARLY_MAX: usize = 1_024;
 const TWINS_MAX: usize = 64;
 /// Directories that are watched.
 const WATCHES_MAX: usize = 256;
-const BUFFER_BYTES: usize = 16 << 10;
 /// Some two thousand reads.
 const TOLD_BYTES_MAX: usize = 64 << 10;
 /// As many times as much is dropped at a time: all that the kernel keeps.

@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 
 use forerun_testkit::compile_c;
-use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::process::geteuid;
 
 use super::*;
@@ -114,17 +113,17 @@ fn processes_that_see_the_same_by_the_same_rights_share_a_root() {
 #[test]
 fn a_watch_on_a_directory_at_two_paths_tells_of_one_of_them() {
     let test = "a_watch_on_a_directory_at_two_paths_tells_of_one_of_them";
-    let mut watches = Watches::new();
-    let Some(queue) = watches.queue() else {
-        return forerun_testkit::skip(test, "the system has no watches to give");
-    };
+    let mut watches = Watches::new(WatchQueue::new());
     let tree = Scratch::on_disk("twins");
     tree.file("file", "x");
     let process = open("/proc/self", OFlags::PATH, Mode::empty()).unwrap();
     let top = Place::top(Arc::new(Root::of(process.as_fd()).unwrap()));
     let [(one, a), (two, b)] = [(1, "a"), (2, "b")]
         .map(|(at, name)| (DirectoryId(at), Place::below(&top, name.as_bytes())));
-    let number = add_watch(&*queue, &*tree, WatchFlags::ACCESS).unwrap();
+    let folder = open(tree.join(""), OFlags::PATH, Mode::empty()).unwrap();
+    let Ok(number) = watches.queue().watch(&folder) else {
+        return forerun_testkit::skip(test, "the system has no watches to give");
+    };
     let told = |watches: &mut Watches| {
         fs::read(tree.join("file")).unwrap();
         let mut told = Vec::new();

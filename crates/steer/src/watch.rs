@@ -1,0 +1,159 @@
+//! Watches of directories: the kernel tells which of their files are read, by whichever process.
+//!
+//! ```text
+//!   directory --watch--> number                     worker threads
+//!   a file in it is read --(queue)--> number, name  the thread that polls
+//! ```
+//! A watch of inotify holds the inode of its directory: a subvolume that was deleted, or an
+//! encrypted folder that is to be locked, stays in use as long as there is one. Marks of fanotify
+//! need not: the kernel may evict the inode, and the mark goes with it. So those are taken where
+//! there are any, and inotify where the kernel or the file system has none.
+//!
+//! # Invariants
+//! - The same directory has the same number until its watch ends; no number comes twice.
+//! - What forerun requests of the kernel is no read, and a mapping is none either.
+//! - Watches of this user that an evicted inode has taken along are told as such by
+//!   [`WatchQueue::end_at`], at the end.
+//! - No call waits for a file system but [`WatchQueue::watch`].
+//! # Sources
+//! inotify(7), fanotify(7), fanotify_mark(2) (`FAN_MARK_EVICTABLE`, from 5.19 on).
+
+mod marks;
+mod sys;
+
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+
+use crate::open::own_path;
+use marks::Marks;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct WatchQueue {
+    marks: Option<Mutex<Marks>>,
+    /// Made once a directory takes no mark.
+    inotify: OnceLock<Option<OwnedFd>>,
+    buffer: Mutex<Vec<u8>>,
+}
+
+/// What the kernel tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told<'a> {
+    /// The file `name` in the directory with this number was read; also one that is gone by now.
+    Read { number: i32, name: &'a [u8] },
+    /// The watch has ended, as its directory is gone.
+    Ended(i32),
+    /// Something was told that is lost.
+    Lost,
+}
+
+impl WatchQueue {
+    /// A queue without watches.
+    pub(crate) fn new() -> Self {
+        let marks = Marks::new().map(Mutex::new);
+        Self { marks, inotify: OnceLock::new(), buffer: Mutex::new(vec![0; BUFFER_BYTES]) }
+    }
+
+    /// One that holds the directories in memory.
+    #[cfg(test)]
+    pub(crate) fn of_inotify() -> Self {
+        Self { marks: None, ..Self::new() }
+    }
+
+    /// Watches `directory`, of which this is any handle. Its number.
+    ///
+    /// # Errors
+    /// The system has no watch for it.
+    pub(crate) fn watch(&self, directory: &OwnedFd) -> Result<i32, Errno> {
+        if let Some(marks) = &self.marks
+            && let Ok(number) = Marks::add(marks, directory)
+        {
+            return Ok(number);
+        }
+        let queue = self
+            .inotify
+            .get_or_init(|| inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok());
+        let queue = queue.as_ref().ok_or(Errno::MFILE)?;
+        let mask = WatchFlags::ACCESS | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK;
+        // The handle holds the directory in memory: no file system is asked.
+        inotify::add_watch(queue, own_path(directory), mask)
+    }
+
+    /// Ends a watch. What it tells from now on is dropped.
+    pub(crate) fn end(&self, number: i32) {
+        match (&self.marks, number < 0) {
+            (Some(marks), true) => lock(marks).forget(number),
+            (None, true) => {}
+            (_, false) => {
+                if let Some(Some(queue)) = self.inotify.get() {
+                    // It may have ended by itself.
+                    let _ = inotify::remove_watch(queue, number);
+                }
+            }
+        }
+    }
+
+    /// Ends the watch of the directory at `path`, if that is in memory. Whether it has told all
+    /// that was read until now.
+    pub(crate) fn end_at(&self, number: i32, path: &[u8]) -> bool {
+        if number >= 0 {
+            self.end(number);
+            return true;
+        }
+        self.marks.as_ref().is_some_and(|marks| lock(marks).remove(number, path))
+    }
+
+    /// Ends all watches of marks, and drops what they have told.
+    pub(crate) fn clear(&self) {
+        if let Some(marks) = &self.marks {
+            lock(marks).clear();
+        }
+    }
+
+    /// Gives `each` what was told since the last call, until that says that it is enough.
+    pub(crate) fn take(&self, mut each: impl FnMut(Told<'_>) -> bool) {
+        let mut buffer = lock(&self.buffer);
+        if let Some(marks) = &self.marks
+            && !lock(marks).take(&mut buffer, &mut each)
+        {
+            return;
+        }
+        let Some(Some(queue)) = self.inotify.get() else { return };
+        let mut room = [MaybeUninit::uninit(); INOTIFY_BYTES];
+        let mut reader = Reader::new(queue, &mut room);
+        while let Ok(event) = reader.next() {
+            let flags = event.events();
+            let told = if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                Told::Lost
+            } else if flags.contains(ReadFlags::IGNORED) {
+                Told::Ended(event.wd())
+            } else {
+                let name = event.file_name().map_or(&b""[..], |name| name.to_bytes());
+                let is_read =
+                    flags.contains(ReadFlags::ACCESS) && !flags.contains(ReadFlags::ISDIR);
+                if !is_read || name.is_empty() {
+                    continue;
+                }
+                Told::Read { number: event.wd(), name }
+            };
+            if !each(told) {
+                return;
+            }
+        }
+    }
+}
+
+fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is read of a queue at a time.
+const BUFFER_BYTES: usize = 16 << 10;
+const INOTIFY_BYTES: usize = 4 << 10;
+
+#[cfg(test)]
+mod tests;
