@@ -164,6 +164,40 @@ fn a_program_that_writes_is_ended_before_it_does() {
 }
 
 #[test]
+fn a_program_that_writes_where_the_way_is_longer_than_a_path_is_ended_before_it_does() {
+    let place = Place::new("deep");
+    let name = "d".repeat(250);
+    let mut down = Vec::new();
+    for _ in 0..20 {
+        let mut make = Command::new("env");
+        make.args(&down).args(["mkdir", &name]).current_dir(place.0.join("here"));
+        assert!(make.status().unwrap().success());
+        down.extend(["env", "-C", &name]);
+    }
+    let there = || {
+        let mut shell = Command::new("env");
+        shell.args(&down).args(["sh", "-c", "ls; cat there"]).current_dir(place.0.join("here"));
+        printed(&shell.output().unwrap())
+    };
+    let mut make = Command::new("env");
+    make.args(&down).args(["sh", "-c", "echo kept > there"]).current_dir(place.0.join("here"));
+    assert!(make.status().unwrap().success());
+    for script in ["rm there", "echo x > there", "echo x > new", "mv there new", "mkdir new"] {
+        let program = [&down[..], &["sh", "-c", script]].concat();
+        let output = place.output(&[&["-n", "1", "--"], &program[..]].concat());
+        assert_eq!(output.status.code(), Some(1), "{script}: {}", errors(&output));
+        assert_eq!(there(), "there\nkept\n", "{script}");
+    }
+    let output = place.output(&["-n", "1", "--", "rm", "-rf", &name]);
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    assert_eq!(there(), "there\nkept\n");
+    let script = "cat there; rm -f absent; echo x > /dev/null";
+    let program = [&down[..], &["sh", "-c", script]].concat();
+    let output = place.output(&[&["-n", "1", "--"], &program[..]].concat());
+    assert!(output.status.success(), "nothing is changed: {}", errors(&output));
+}
+
+#[test]
 fn what_changes_nothing_is_no_writing() {
     let place = Place::new("harmless");
     place.file("there", 10_000);

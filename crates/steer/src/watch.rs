@@ -80,7 +80,9 @@ impl WatchQueue {
         let queue = queue.as_ref().ok_or(Errno::MFILE)?;
         let mask = WatchFlags::ACCESS | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK;
         // The handle holds the directory in memory: no file system is asked.
-        inotify::add_watch(queue, own_path(directory), mask)
+        let number = inotify::add_watch(queue, own_path(directory), mask)?;
+        assert!(number > 0, "numbers below are those of marks");
+        Ok(number)
     }
 
     /// Ends a watch. What it tells from now on is dropped.

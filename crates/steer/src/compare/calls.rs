@@ -23,6 +23,8 @@ pub(super) enum Does {
     ChangesOpen,
     /// Changes what is mounted.
     Mounts,
+    /// Has the kernel write to a file, or stop that.
+    System,
 }
 
 /// A path: the arguments with the directory's descriptor, if there is one, and the address.
@@ -87,6 +89,9 @@ pub(super) const CALLS: &[(libc::c_long, Does)] = &[
     (libc::SYS_mount, Does::Mounts),
     (libc::SYS_umount2, Does::Mounts),
     (libc::SYS_move_mount, Does::Mounts),
+    (libc::SYS_acct, Does::System),
+    (libc::SYS_swapon, Does::System),
+    (libc::SYS_swapoff, Does::System),
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     (libc::SYS_renameat, Does::Changes(at(0, 1))),
     #[cfg(target_arch = "x86_64")]

@@ -1,9 +1,16 @@
 //! What the paths of a stopped thread name, and what a call would change there.
 //!
+//! ```text
+//!   absolute name  -> /proc/TID/root/NAME      however long the way there is: the kernel follows it
+//!   by descriptor  -> /proc/TID/fd/N/NAME
+//!   relative name  -> /proc/TID/cwd/NAME
+//! ```
 //! # Invariants
-//! - Nothing of the program is changed, and no file is opened but those of `/proc`.
+//! - Nothing of the program is changed, and no file is opened but those of `/proc`: of others there
+//!   are handles (`O_PATH`).
 //! - A call that would fail for what is there, or for lack of permission, changes nothing. Where
-//!   that cannot be told, it is a change.
+//!   that cannot be told (a name with the way before it is too long; another root, in which links
+//!   and `..` lead elsewhere), it is a change.
 //! - Devices of characters, pipes and terminals are no files, and what a process writes to shared
 //!   memory or of itself in `/proc` is left on no storage. It is the place that counts, after all
 //!   links, and not how it is named.
@@ -14,9 +21,13 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, OFlags, accessat, stat};
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, accessat, fstat, fstatfs,
+    lstat, open, stat,
+};
 
 use super::calls::{At, Does, Flags};
+use crate::open::path_of;
 
 /// A thread that is stopped at a call, with the call's arguments.
 pub(super) struct Stopped<'a> {
@@ -27,51 +38,61 @@ pub(super) struct Stopped<'a> {
 impl Stopped<'_> {
     /// What the call would change, as words that follow the program's name.
     pub(super) fn change(&self, does: Does) -> Option<String> {
-        match does {
+        let (named, what) = match does {
             Does::Opens(at, flags) => {
-                let path = self.path(at)?;
-                let opens = self.flags(flags);
-                self.written(&path, opens).map(|what| format!("{what} {}", path.display()))
+                let flags = self.flags(flags);
+                if !is_writing(flags) && !flags.contains(OFlags::CREATE) {
+                    return None;
+                }
+                let named = self.named(at)?;
+                let what = if self.is_unknown(&named) {
+                    Some("opens for writing")
+                } else {
+                    written(&named.path, flags)
+                };
+                (named, what?)
             }
-            Does::OpensHandle(flags) => is_writing(self.flags(flags))
-                .then(|| "opens a file by its handle, for writing".to_owned()),
+            Does::OpensHandle(flags) => {
+                return is_writing(self.flags(flags))
+                    .then(|| "opens a file by its handle, for writing".to_owned());
+            }
             Does::Makes(at) => {
-                let path = self.path(at)?;
-                let is_new = self.kind(&path).is_none() && self.may_write(parent(&path));
-                (is_new && !self.is_passing(&path)).then(|| format!("makes {}", path.display()))
+                let named = self.named(at)?;
+                let path = &named.path;
+                let is_new = kind(path).is_none() && may_write(parent(path));
+                let makes = self.is_unknown(&named) || is_new && !is_passing(path);
+                (named, makes.then_some("makes")?)
             }
             Does::Changes(at) => {
-                let path = self.path(at)?;
-                let is_there = self.kind_of_link(&path).is_some_and(is_file);
-                (is_there && !self.is_passing(&path)).then(|| format!("changes {}", path.display()))
+                let named = self.named(at)?;
+                let path = &named.path;
+                // The link that is removed may lead elsewhere.
+                let is_passing =
+                    || is_passing(path) && (!is_link(path) || is_passing(parent(path)));
+                let found = if named.is_open { kind(path) } else { kind_of_link(path) };
+                let changes =
+                    self.is_unknown(&named) || found.is_some_and(is_file) && !is_passing();
+                (named, changes.then_some("changes")?)
             }
             Does::ChangesOpen => {
-                let path = self.opened(self.number(0));
-                let is_there = self.kind(&path).is_some_and(is_file);
-                (is_there && !self.is_passing(&path)).then(|| format!("changes {}", path.display()))
+                let named = self.descriptor(self.number(0), PathBuf::new());
+                let is_there = kind(&named.path).is_some_and(is_file);
+                let changes = is_there && !is_passing(&named.path);
+                (named, changes.then_some("changes")?)
             }
-            Does::Mounts => Some("changes what is mounted".to_owned()),
-        }
+            Does::Mounts => return Some("changes what is mounted".to_owned()),
+            Does::System => {
+                return Some("changes the system's accounting or swap space".to_owned());
+            }
+        };
+        Some(format!("{what} {}", named.shown.display()))
     }
 
-    /// What an opening with `flags` would do to the file at `path`.
-    fn written(&self, path: &Path, flags: OFlags) -> Option<&'static str> {
-        let is_unnamed = flags.contains(OFlags::TMPFILE);
-        if flags.contains(OFlags::PATH) || is_unnamed || self.is_passing(path) {
-            return None;
-        }
-        match self.kind(path) {
-            Some(kind) => {
-                let writes = is_writing(flags) && is_file(kind) && kind != FileType::Directory;
-                (writes && self.may_write(path)).then_some("opens for writing")
-            }
-            // A link that leads nowhere is made to lead somewhere, wherever that is.
-            None if flags.contains(OFlags::CREATE) => {
-                let may_make = self.kind_of_link(path).is_some() || self.may_write(parent(path));
-                may_make.then_some("makes")
-            }
-            None => None,
-        }
+    /// Whether what is there cannot be told.
+    fn is_unknown(&self, named: &Named) -> bool {
+        let own = |it: rustix::io::Result<Stat>| it.ok().map(|it| (it.st_dev, it.st_ino));
+        let root = own(stat(format!("/proc/{}/root", self.tid)));
+        named.path.as_os_str().len() >= PATH_MAX || root.is_none() || root != own(stat("/"))
     }
 
     /// The flags of an opening.
@@ -91,20 +112,27 @@ impl Stopped<'_> {
         OFlags::from_bits_retain(u32::try_from(bits & u64::from(u32::MAX)).expect("masked"))
     }
 
-    /// The full path that the arguments name; nothing where they name none. Its links are not
-    /// followed.
-    fn path(&self, at: At) -> Option<PathBuf> {
-        let directory = at.directory.map(|at| self.number(at));
-        let named = match self.arguments[at.path] {
+    /// What the arguments name; nothing where they name nothing. Links are not followed.
+    fn named(&self, at: At) -> Option<Named> {
+        let name = match self.arguments[at.path] {
             0 => PathBuf::new(),
             address => self.text(address)?,
         };
-        let from = match directory {
-            _ if named.is_absolute() => return Some(self.own(named)),
-            Some(number) if number != libc::AT_FDCWD => self.opened(number),
-            _ => fs::read_link(format!("/proc/{}/cwd", self.tid)).ok()?,
-        };
-        Some(if named.as_os_str().is_empty() { from } else { from.join(named) })
+        if name.is_absolute() {
+            let name = self.own(name);
+            let mut path = OsString::from(format!("/proc/{}/root", self.tid));
+            path.push(&name);
+            return Some(Named { path: path.into(), shown: name, is_open: false });
+        }
+        Some(match at.directory.map(|at| self.number(at)) {
+            Some(number) if number != libc::AT_FDCWD => self.descriptor(number, name),
+            _ => Named::from(format!("/proc/{}/cwd", self.tid), name),
+        })
+    }
+
+    /// What `name` is from a descriptor on; that itself where it is empty.
+    fn descriptor(&self, number: i32, name: PathBuf) -> Named {
+        Named::from(format!("/proc/{}/fd/{number}", self.tid), name)
     }
 
     /// `path`, where names that mean another thing to each process mean what they do to this one.
@@ -158,40 +186,82 @@ impl Stopped<'_> {
         }
         None
     }
+}
 
-    /// `path` in the root of the thread.
-    fn in_root(&self, path: &Path) -> PathBuf {
-        let mut full = OsString::from(format!("/proc/{}/root", self.tid));
-        full.push(path);
-        full.into()
-    }
+/// What a call names.
+struct Named {
+    /// Where this process finds it.
+    path: PathBuf,
+    /// As the program would say.
+    shown: PathBuf,
+    /// It is open: its path is a link to it.
+    is_open: bool,
+}
 
-    fn kind(&self, path: &Path) -> Option<FileType> {
-        let found = stat(self.in_root(path)).ok()?;
-        Some(FileType::from_raw_mode(found.st_mode))
+impl Named {
+    /// `name` from where the link `from` of the kernel leads.
+    fn from(from: String, name: PathBuf) -> Self {
+        let is_open = name.as_os_str().is_empty();
+        let base = PathBuf::from(from);
+        // A way that is too long to be told is left out.
+        let told = fs::read_link(&base).unwrap_or_else(|_| PathBuf::from("..."));
+        let shown = if is_open { told } else { told.join(&name) };
+        Self { path: if is_open { base } else { base.join(name) }, shown, is_open }
     }
+}
 
-    /// As [`Self::kind`], of a link itself.
-    fn kind_of_link(&self, path: &Path) -> Option<FileType> {
-        let found = rustix::fs::lstat(self.in_root(path)).ok()?;
-        Some(FileType::from_raw_mode(found.st_mode))
+/// What an opening with `flags` would do to the file at `path`.
+fn written(path: &Path, flags: OFlags) -> Option<&'static str> {
+    if flags.contains(OFlags::PATH) || flags.contains(OFlags::TMPFILE) || is_passing(path) {
+        return None;
     }
+    match kind(path) {
+        Some(kind) => {
+            let writes = is_writing(flags) && is_file(kind) && kind != FileType::Directory;
+            (writes && may_write(path)).then_some("opens for writing")
+        }
+        // A link that leads nowhere is made to lead somewhere, wherever that is.
+        None if flags.contains(OFlags::CREATE) => {
+            let may_make = kind_of_link(path).is_some() || may_write(parent(path));
+            may_make.then_some("makes")
+        }
+        None => None,
+    }
+}
 
-    /// Whether nothing of what is written to `path` is left on storage: it is in shared memory, or
-    /// a process's own in `/proc`.
-    fn is_passing(&self, path: &Path) -> bool {
-        let full = self.in_root(path);
-        let found = fs::canonicalize(&full).or_else(|_| fs::canonicalize(parent(&full)));
-        let found = found.unwrap_or(full);
-        let is_process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
-        let in_proc = found.strip_prefix("/proc").ok().and_then(|below| below.iter().next());
-        found.starts_with("/dev/shm")
-            || in_proc.and_then(|name| name.to_str()).is_some_and(is_process)
-    }
+fn kind(path: &Path) -> Option<FileType> {
+    stat(path).ok().map(|found| FileType::from_raw_mode(found.st_mode))
+}
 
-    fn may_write(&self, path: &Path) -> bool {
-        accessat(CWD, self.in_root(path), Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+/// As [`kind`], of a link itself.
+fn kind_of_link(path: &Path) -> Option<FileType> {
+    lstat(path).ok().map(|found| FileType::from_raw_mode(found.st_mode))
+}
+
+fn is_link(path: &Path) -> bool {
+    kind_of_link(path) == Some(FileType::Symlink)
+}
+
+/// Whether nothing of what is written to `path` is left on storage: it is in shared memory, or
+/// a process's own in `/proc`.
+fn is_passing(path: &Path) -> bool {
+    let handle = |path: &Path| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let Ok(found) = handle(path).or_else(|_| handle(parent(path))) else { return false };
+    let (Ok(place), Ok(system)) = (fstat(&found), fstatfs(&found)) else { return false };
+    if system.f_type == PROC_SUPER_MAGIC {
+        let is_process = |name: &[u8]| name.iter().all(u8::is_ascii_digit);
+        let name = path_of(&found);
+        let below = name.as_deref().and_then(|name| name.strip_prefix(b"/proc/"));
+        return below.and_then(|it| it.split(|&byte| byte == b'/').next()).is_some_and(is_process);
     }
+    // It is shared memory where something is mounted for that.
+    let device = |path: &str| stat(path).ok().map(|found| found.st_dev);
+    let shared = device("/dev/shm").filter(|shared| Some(*shared) != device("/dev"));
+    shared == Some(place.st_dev)
+}
+
+fn may_write(path: &Path) -> bool {
+    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
 /// Whether an opening is for more than reading.

@@ -1,21 +1,24 @@
 //! Marks of fanotify that hold no inode, and the events that they make.
 //!
 //! ```text
-//!   directory --handle--> number                    an event names file system, handle and file
-//!   groups:   [ current: marks ] [ before ]         the current one is full: the other is emptied
+//!   directory --handle--> number              an event names file system, handle and file
+//!   groups:  [ marks ] [ marks ] ...          all are full, or take no such directory: the oldest
+//!                                             is emptied
 //! ```
 //! A mark can be taken away only by a handle of its directory, and none is kept, as that would hold
-//! it. So what is told by a mark whose watch has ended is dropped, and marks go in bulk.
+//! it. So what is told by a mark whose watch has ended is dropped, and marks go in bulk. A group
+//! has marks of file systems with an id of their own, or of one without (a subvolume of btrfs has
+//! one that is not its file system's): of more kinds there are more groups.
 //!
 //! # Invariants
-//! - A group has fewer than [`MARKS_MAX`] marks, and there are two of them.
-//! - No lock is held while a file system is asked.
+//! - At most [`GROUPS_MAX`] groups of [`MARKS_MAX`] marks.
 //! - A directory has its number in one group.
+//! - No lock is held while a file system is asked.
 //! # Sources
-//! fanotify(7): `struct fanotify_event_metadata`, `struct fanotify_event_info_fid`.
+//! fanotify(7): `struct fanotify_event_metadata`, `struct fanotify_event_info_fid`;
+//! fanotify_mark(2): `EXDEV`.
 
 use std::collections::BTreeMap;
-use std::iter;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
@@ -27,8 +30,8 @@ use super::{Told, lock, sys};
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Marks {
-    current: Group,
-    before: Option<Group>,
+    /// The one that was begun last comes last.
+    groups: Vec<Group>,
     /// The number that was given last; below zero, where inotify has none.
     last: i32,
 }
@@ -52,67 +55,78 @@ struct Directory {
 impl Marks {
     /// None where the system has no such marks for this user.
     pub(super) fn new() -> Option<Self> {
-        let current = Group::new()?;
+        let first = Group::new()?;
         // Before 5.19 the flag is refused, of whatever file system.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open("/", flags, Mode::empty()).ok()?;
-        let has = match sys::mark(&current.queue, ADD, &root) {
-            Ok(()) => sys::mark(&current.queue, REMOVE, &root).is_ok(),
+        let has = match sys::mark(&first.queue, ADD, &root) {
+            Ok(()) => sys::mark(&first.queue, REMOVE, &root).is_ok(),
             Err(error) => error != Errno::INVAL && error != Errno::PERM,
         };
-        has.then_some(Self { current, before: None, last: 0 })
+        has.then_some(Self { groups: vec![first], last: 0 })
     }
 
     /// Marks `directory`, without the lock of `marks` while the system is asked. Its number.
     pub(super) fn add(marks: &Mutex<Self>, directory: &OwnedFd) -> Result<i32, Errno> {
         let named = Directory::of(directory)?;
-        let queue = Arc::clone(&lock(marks).current.queue);
-        // Also where it has a number: the mark may have gone with its inode.
+        let queues = lock(marks).queues(&named);
+        for queue in queues {
+            // Also where it has a number: the mark may have gone with its inode.
+            match sys::mark(&queue, ADD, directory) {
+                Ok(()) => return lock(marks).name(named, &queue),
+                Err(Errno::XDEV) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let queue = lock(marks).begin()?;
         sys::mark(&queue, ADD, directory)?;
         lock(marks).name(named, &queue)
     }
 
-    /// The number of a directory that has been marked in `queue`.
-    fn name(&mut self, named: Directory, queue: &Arc<OwnedFd>) -> Result<i32, Errno> {
-        if !Arc::ptr_eq(queue, &self.current.queue) {
-            // It went to the other group meanwhile, or away.
-            return Err(Errno::AGAIN);
-        }
-        if let Some(&number) = self.current.numbers.get(&named) {
-            return Ok(number);
-        }
-        let known = self.before.as_mut().and_then(|before| before.numbers.remove(&named));
-        let number = known.map_or_else(|| self.last.checked_sub(1).ok_or(Errno::NOSPC), Ok)?;
-        self.last = self.last.min(number);
-        self.current.numbers.insert(named, number);
-        self.current.marks += 1;
-        if self.current.marks == MARKS_MAX {
-            self.turn();
-        }
-        assert!(number < 0 && self.current.marks < MARKS_MAX, "marks are bounded");
-        Ok(number)
+    /// Those that may take a mark: that of the group which has this directory, or all with room.
+    fn queues(&self, named: &Directory) -> Vec<Arc<OwnedFd>> {
+        let has = self.groups.iter().find(|group| group.numbers.contains_key(named));
+        let room = self.groups.iter().rev().filter(|group| group.marks < MARKS_MAX);
+        let queues = has.map_or_else(|| room.collect(), |group| vec![group]);
+        queues.into_iter().map(|group| Arc::clone(&group.queue)).collect()
     }
 
-    /// The group before is emptied, and is the current one from now on.
-    fn turn(&mut self) {
-        let other = match self.before.take() {
-            Some(mut before) => {
-                before.clear();
-                Some(before)
-            }
-            None => Group::new(),
-        };
-        match other {
-            Some(other) => self.before = Some(std::mem::replace(&mut self.current, other)),
-            // There are no more of them.
-            None => self.current.clear(),
+    /// Begins a group, in the place of the oldest one where there are enough. Its queue.
+    fn begin(&mut self) -> Result<Arc<OwnedFd>, Errno> {
+        let group = if self.groups.len() < GROUPS_MAX { Group::new() } else { None };
+        let group = group.or_else(|| (!self.groups.is_empty()).then(|| self.groups.remove(0)));
+        let mut group = group.ok_or(Errno::MFILE)?;
+        group.clear();
+        let queue = Arc::clone(&group.queue);
+        self.groups.push(group);
+        assert!(self.groups.len() <= GROUPS_MAX, "groups are bounded");
+        Ok(queue)
+    }
+
+    /// The number of a directory that has been marked in `queue`.
+    fn name(&mut self, named: Directory, queue: &Arc<OwnedFd>) -> Result<i32, Errno> {
+        let next = self.last.checked_sub(1).ok_or(Errno::NOSPC)?;
+        let group = self.groups.iter_mut().find(|group| Arc::ptr_eq(&group.queue, queue));
+        let group = group.ok_or(Errno::AGAIN)?;
+        if let Some(&number) = group.numbers.get(&named) {
+            return Ok(number);
         }
+        if group.marks == MARKS_MAX {
+            // Others have come first.
+            return Err(Errno::AGAIN);
+        }
+        group.numbers.insert(named, next);
+        group.marks += 1;
+        self.last = next;
+        assert!(next < 0, "numbers above are those of inotify");
+        Ok(next)
     }
 
     /// What the mark with this number tells from now on is dropped.
     pub(super) fn forget(&mut self, number: i32) {
-        for group in [Some(&mut self.current), self.before.as_mut()].into_iter().flatten() {
+        for group in &mut self.groups {
             group.numbers.retain(|_, known| *known != number);
+            assert!(group.numbers.len() <= group.marks, "what has a number has a mark");
         }
     }
 
@@ -124,7 +138,7 @@ impl Marks {
         let found = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED);
         let handle = found.as_ref().ok().and_then(|found| sys::handle(found).ok());
         let mut was_there = false;
-        for group in iter::once(&self.current).chain(&self.before) {
+        for group in &self.groups {
             let mut known = group.numbers.iter().filter(|(_, known)| **known == number);
             if let (Ok(found), Some((named, _))) = (&found, known.next())
                 && handle.as_ref() == Some(&named.handle)
@@ -137,14 +151,14 @@ impl Marks {
     }
 
     pub(super) fn clear(&mut self) {
-        self.current.clear();
-        self.before = None;
+        self.groups.truncate(1);
+        self.groups.iter_mut().for_each(Group::clear);
     }
 
     /// Gives `each` what was told, until that wants no more. Whether it does.
     pub(super) fn take(&self, buffer: &mut [u8], each: &mut impl FnMut(Told<'_>) -> bool) -> bool {
         let mut wants_more = true;
-        for group in self.before.iter().chain([&self.current]) {
+        for group in &self.groups {
             while wants_more
                 && let Ok(count) = read(&group.queue, &mut *buffer)
                 && count > 0
@@ -231,7 +245,8 @@ fn split(bytes: &[u8]) -> Option<(Event<'_>, &[u8])> {
 const ADD: u32 = libc::FAN_MARK_ADD | libc::FAN_MARK_EVICTABLE;
 const REMOVE: u32 = libc::FAN_MARK_REMOVE;
 /// Marks of a group: four times the directories that walks watch, and all of a list's.
-const MARKS_MAX: usize = 1_025;
+const MARKS_MAX: usize = 1_024;
+const GROUPS_MAX: usize = 4;
 const METADATA_BYTES: usize = 24;
 
 #[cfg(test)]
