@@ -49,6 +49,36 @@ fn a_dry_run_says_what_would_be_done_and_runs_nothing() {
 }
 
 #[test]
+fn an_encrypted_folder_that_was_read_can_be_locked() {
+    let test = "an_encrypted_folder_that_was_read_can_be_locked";
+    if !["python3", "unshare"].iter().all(|program| installed(test, program)) {
+        return;
+    }
+    let home = Home::new("locked", 1);
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/learned/locked.py");
+    let script = format!(
+        "truncate -s 40M image && mkfs.ext4 -q -O encrypt image && mkdir mount || exit 90
+         for how in \"$PWD/reader.py\" watched; do
+             mount -o loop image mount || exit 90
+             python3 {program} \"$PWD/mount\" || exit 90
+             {} run --learn locked -- python3 {program} \"$PWD/mount\" $how || exit
+             umount mount
+         done",
+        env!("CARGO_BIN_EXE_forerun")
+    );
+    let mut shell = std::process::Command::new("unshare");
+    shell.args(["-m", "sh", "-c", &script]).current_dir(&home.0);
+    shell.env("XDG_STATE_HOME", home.state()).env_remove("FORERUN_LEARN");
+    let output = shell.output().unwrap();
+    if matches!(output.status.code(), Some(1 | 90)) && output.stdout.is_empty() {
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        return forerun_testkit::skip(test, &format!("root, a loop device and fscrypt: {why}"));
+    }
+    // The first run learns what the second is given.
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "locked\nlocked\n", "{output:?}");
+}
+
+#[test]
 fn what_one_run_uses_is_fetched_at_the_start_of_the_next() {
     let test = "what_one_run_uses_is_fetched_at_the_start_of_the_next";
     if !installed(test, "python3") {

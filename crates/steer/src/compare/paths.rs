@@ -1,7 +1,7 @@
 //! What the paths of a stopped thread name, and what a call would change there.
 //!
 //! ```text
-//!   absolute name  -> /proc/TID/root/NAME      however long the way there is: the kernel follows it
+//!   absolute name  -> /proc/TID/root/NAME   however long the way there is: the kernel follows it
 //!   by descriptor  -> /proc/TID/fd/N/NAME
 //!   relative name  -> /proc/TID/cwd/NAME
 //! ```
