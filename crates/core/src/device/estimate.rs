@@ -402,11 +402,19 @@ impl Estimator {
             Some((access, true)) if access < NO_ARM => (DeviceKind::Parallel, true),
             _ if self.votes >= VOTES_MIN => (DeviceKind::Parallel, true),
             _ if self.votes <= -VOTES_MIN => (DeviceKind::SeekBound, true),
-            Some((access, _)) if !(arm_min..=ARM_MAX).contains(&access) => {
+            Some((access, _)) if access > ARM_MAX => (DeviceKind::Parallel, false),
+            Some((access, _)) if access < arm_min && !self.turns() => {
                 (DeviceKind::Parallel, false)
             }
             Some(_) | None => (DeviceKind::SeekBound, false),
         }
+    }
+
+    /// Whether lone requests vary as those of a disk that turns do, a quarter of which take far
+    /// longer than most, however near their places are: a few may all have been quick by chance.
+    fn turns(&self) -> bool {
+        let (median, high) = (self.small.median().unwrap_or(0), self.small.high().unwrap_or(0));
+        high >= ARM_MIN.0 && 2 * high >= 3 * median
     }
 
     /// The rate of a device of this kind, and whether it is what the device can do rather than
