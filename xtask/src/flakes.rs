@@ -173,7 +173,7 @@ fn binaries(root: &Path, args: &Args) -> Result<Vec<Binary>> {
     let packages = args.packages.iter().filter(|&package| package != PYTHON_PACKAGE);
     of_rust.extend(packages.map(|package| format!("--package={package}")));
     let mut binaries = Vec::new();
-    if args.packages != [PYTHON_PACKAGE] {
+    if args.packages.is_empty() || args.packages.iter().any(|one| one != PYTHON_PACKAGE) {
         binaries.extend(built(root, args, of_rust)?);
     }
     if has("forerun-io") || has("forerun-engine") {
@@ -231,7 +231,8 @@ fn of_python(root: &Path, args: &Args) -> Result<Option<Binary>> {
     ensure!(output.status.success(), "pytest: {}", String::from_utf8_lossy(&output.stdout));
     let listed = String::from_utf8(output.stdout)?;
     let tests = listed.lines().filter(|line| line.starts_with(PYTHON_TESTS));
-    let tests = tests.map(str::to_owned).collect();
+    let tests: Vec<String> = tests.map(str::to_owned).collect();
+    ensure!(!tests.is_empty(), "pytest lists no tests:\n{listed}");
     let (name, package) = ("python".to_owned(), root.to_path_buf());
     let whole = Binary { name, path, is_python: true, package, tests, is_whole: true };
     Ok(whole.chosen(args))

@@ -14,7 +14,7 @@
 //! - What forerun requests of the kernel is no read, and a mapping is none either.
 //! - Watches of this user that an evicted inode has taken along are told as such by
 //!   [`WatchQueue::end_at`], at the end.
-//! - No call waits for a file system but [`WatchQueue::watch`].
+//! - No call but [`WatchQueue::watch`] waits for a file system.
 //! # Sources
 //! inotify(7), fanotify(7), fanotify_mark(2) (`FAN_MARK_EVICTABLE`, from 5.19 on).
 
@@ -36,7 +36,7 @@ use marks::Marks;
 pub(crate) struct WatchQueue {
     marks: Option<Mutex<Marks>>,
     /// Made once a directory takes no mark.
-    inotify: OnceLock<Option<OwnedFd>>,
+    inotify: OnceLock<OwnedFd>,
     buffer: Mutex<Vec<u8>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct WatchQueue {
 pub(crate) enum Told<'a> {
     /// The file `name` in the directory with this number was read; also one that is gone by now.
     Read { number: i32, name: &'a [u8] },
-    /// The watch has ended, as its directory is gone.
+    /// The watch has ended, as its directory is gone, or as others have taken its place.
     Ended(i32),
     /// Something was told that is lost.
     Lost,
@@ -74,15 +74,20 @@ impl WatchQueue {
         {
             return Ok(number);
         }
-        let queue = self
-            .inotify
-            .get_or_init(|| inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok());
-        let queue = queue.as_ref().ok_or(Errno::MFILE)?;
+        let queue = self.inotify()?;
         let mask = WatchFlags::ACCESS | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK;
         // The handle holds the directory in memory: no file system is asked.
         let number = inotify::add_watch(queue, own_path(directory), mask)?;
         assert!(number > 0, "numbers below are those of marks");
         Ok(number)
+    }
+
+    fn inotify(&self) -> Result<&OwnedFd, Errno> {
+        if let Some(queue) = self.inotify.get() {
+            return Ok(queue);
+        }
+        let new = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        Ok(self.inotify.get_or_init(|| new))
     }
 
     /// Ends a watch. What it tells from now on is dropped.
@@ -91,7 +96,7 @@ impl WatchQueue {
             (Some(marks), true) => lock(marks).forget(number),
             (None, true) => {}
             (_, false) => {
-                if let Some(Some(queue)) = self.inotify.get() {
+                if let Some(queue) = self.inotify.get() {
                     // It may have ended by itself.
                     let _ = inotify::remove_watch(queue, number);
                 }
@@ -124,7 +129,7 @@ impl WatchQueue {
         {
             return;
         }
-        let Some(Some(queue)) = self.inotify.get() else { return };
+        let Some(queue) = self.inotify.get() else { return };
         let mut room = [MaybeUninit::uninit(); INOTIFY_BYTES];
         let mut reader = Reader::new(queue, &mut room);
         while let Ok(event) = reader.next() {

@@ -403,18 +403,17 @@ impl Estimator {
             _ if self.votes >= VOTES_MIN => (DeviceKind::Parallel, true),
             _ if self.votes <= -VOTES_MIN => (DeviceKind::SeekBound, true),
             Some((access, _)) if access > ARM_MAX => (DeviceKind::Parallel, false),
-            Some((access, _)) if access < arm_min && !self.turns() => {
-                (DeviceKind::Parallel, false)
-            }
+            Some((access, _)) if access < arm_min && !self.turns() => (DeviceKind::Parallel, false),
             Some(_) | None => (DeviceKind::SeekBound, false),
         }
     }
 
     /// Whether lone requests vary as those of a disk that turns do, a quarter of which take far
-    /// longer than most, however near their places are: a few may all have been quick by chance.
+    /// longer than most, however near their places are: of a few, most may have been quick by
+    /// chance. Of more their median tells.
     fn turns(&self) -> bool {
         let (median, high) = (self.small.median().unwrap_or(0), self.small.high().unwrap_or(0));
-        high >= ARM_MIN.0 && 2 * high >= 3 * median
+        self.small.len() < MANY && high >= ARM_MIN.0 && 2 * high >= 3 * median
     }
 
     /// The rate of a device of this kind, and whether it is what the device can do rather than
@@ -516,11 +515,13 @@ const LARGE: u64 = 8;
 const MOMENT: u64 = 16;
 /// Evidence that a figure needs.
 const LONE_MIN: usize = 4;
+/// So many that their median is not quick by chance.
+const MANY: usize = 16;
 const RATES_MIN: usize = 2;
 const VOTES_MIN: i32 = 2;
 /// Older votes do not outweigh more than so many new ones.
 const VOTES_MAX: i32 = 8;
-const _: () = assert!(VOTES_MIN <= VOTES_MAX && LONE_MIN <= recent::ROOM);
+const _: () = assert!(VOTES_MIN <= VOTES_MAX && LONE_MIN < MANY && MANY <= recent::ROOM);
 const VOTE_REQUESTS: u64 = 8;
 /// In quarters: more than an arm saves on large requests that follow each other.
 const CHAIN_GAIN_4: u128 = 24;

@@ -2,8 +2,9 @@
 //! that change them.
 //!
 //! # Invariants
-//! - Every call that takes a path and can change what it names is in the table. What is changed by
-//!   a descriptor was opened for that before, unless it is in the table as [`Does::ChangesOpen`].
+//! - Every call that takes a path and can change the file that it names is in the table; `bind`,
+//!   which makes a socket, is not. What is changed by a descriptor was opened for that before,
+//!   unless it is in the table as [`Does::ChangesOpen`]; `ioctl` is not.
 //! # Sources
 //! syscalls(2); Linux `include/uapi/asm-generic/unistd.h`,
 //! `arch/x86/entry/syscalls/syscall_64.tbl`.
@@ -89,6 +90,8 @@ pub(super) const CALLS: &[(libc::c_long, Does)] = &[
     (libc::SYS_mount, Does::Mounts),
     (libc::SYS_umount2, Does::Mounts),
     (libc::SYS_move_mount, Does::Mounts),
+    (libc::SYS_mount_setattr, Does::Mounts),
+    (libc::SYS_pivot_root, Does::Mounts),
     (libc::SYS_acct, Does::System),
     (libc::SYS_swapon, Does::System),
     (libc::SYS_swapoff, Does::System),

@@ -22,8 +22,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    Access, AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, accessat, fstat, fstatfs,
-    lstat, open, stat,
+    Access, AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, Stat, accessat,
+    fstat, fstatfs, lstat, open, stat,
 };
 
 use super::calls::{At, Does, Flags};
@@ -39,13 +39,13 @@ impl Stopped<'_> {
     /// What the call would change, as words that follow the program's name.
     pub(super) fn change(&self, does: Does) -> Option<String> {
         let (named, what) = match does {
-            Does::Opens(at, flags) => {
-                let flags = self.flags(flags);
+            Does::Opens(at, given) => {
+                let flags = self.flags(given);
                 if !is_writing(flags) && !flags.contains(OFlags::CREATE) {
                     return None;
                 }
                 let named = self.named(at)?;
-                let what = if self.is_unknown(&named) {
+                let what = if self.is_unknown(&named) || self.is_rooted(given) {
                     Some("opens for writing")
                 } else {
                     written(&named.path, flags)
@@ -69,9 +69,13 @@ impl Stopped<'_> {
                 // The link that is removed may lead elsewhere.
                 let is_passing =
                     || is_passing(path) && (!is_link(path) || is_passing(parent(path)));
-                let found = if named.is_open { kind(path) } else { kind_of_link(path) };
-                let changes =
-                    self.is_unknown(&named) || found.is_some_and(is_file) && !is_passing();
+                let found = if named.is_open {
+                    kind(path).is_some_and(is_file)
+                } else {
+                    // The name of a pipe or of a socket is an entry like any other.
+                    kind_of_link(path).is_some_and(|kind| kind != FileType::CharacterDevice)
+                };
+                let changes = self.is_unknown(&named) || found && !is_passing();
                 (named, changes.then_some("changes")?)
             }
             Does::ChangesOpen => {
@@ -86,6 +90,17 @@ impl Stopped<'_> {
             }
         };
         Some(format!("{what} {}", named.shown.display()))
+    }
+
+    /// Whether an opening takes its path for one below another root.
+    fn is_rooted(&self, flags: Flags) -> bool {
+        let Flags::Structure(at) = flags else { return false };
+        let mut words = [0; 24];
+        let read =
+            self.memory().and_then(|it| it.read_exact_at(&mut words, self.arguments[at]).ok());
+        // The third word of the structure says how the path is resolved.
+        let resolve = read.and_then(|()| words[16..].try_into().ok()).map_or(0, u64::from_ne_bytes);
+        resolve & ResolveFlags::IN_ROOT.bits() != 0
     }
 
     /// Whether what is there cannot be told.
@@ -242,11 +257,17 @@ fn is_link(path: &Path) -> bool {
     kind_of_link(path) == Some(FileType::Symlink)
 }
 
-/// Whether nothing of what is written to `path` is left on storage: it is in shared memory, or
-/// a process's own in `/proc`.
+/// Whether nothing of what is written to `path` is left on storage: it has no name, is in shared
+/// memory, or a process's own in `/proc`.
 fn is_passing(path: &Path) -> bool {
     let handle = |path: &Path| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    let Ok(found) = handle(path).or_else(|_| handle(parent(path))) else { return false };
+    let found = match handle(path) {
+        // What a link that leads nowhere would have made lies where it leads.
+        Err(_) if is_link(path) => return false,
+        Err(_) => handle(parent(path)),
+        found => found,
+    };
+    let Ok(found) = found else { return false };
     let (Ok(place), Ok(system)) = (fstat(&found), fstatfs(&found)) else { return false };
     if system.f_type == PROC_SUPER_MAGIC {
         let is_process = |name: &[u8]| name.iter().all(u8::is_ascii_digit);
@@ -254,10 +275,10 @@ fn is_passing(path: &Path) -> bool {
         let below = name.as_deref().and_then(|name| name.strip_prefix(b"/proc/"));
         return below.and_then(|it| it.split(|&byte| byte == b'/').next()).is_some_and(is_process);
     }
-    // It is shared memory where something is mounted for that.
+    // Shared memory is where something in memory is mounted for it.
     let device = |path: &str| stat(path).ok().map(|found| found.st_dev);
     let shared = device("/dev/shm").filter(|shared| Some(*shared) != device("/dev"));
-    shared == Some(place.st_dev)
+    place.st_nlink == 0 || system.f_type == TMPFS_MAGIC && shared == Some(place.st_dev)
 }
 
 fn may_write(path: &Path) -> bool {
@@ -287,5 +308,7 @@ const OWN: [(&str, &str); 6] = [
     ("/dev/stderr", "fd/2"),
 ];
 const PATH_MAX: usize = 4096;
+/// Linux `include/uapi/linux/magic.h`.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 /// A part of a page, and of all larger ones.
 const PIECE: u64 = 256;

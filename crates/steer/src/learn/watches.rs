@@ -10,9 +10,9 @@
 //! - At most 1,024 directories; one whose files are read over and over is left, as each
 //!   read costs its reader a note.
 //! - Once notes were lost no directory is watched any more, and [`Notes::left`] has them all.
-//! - No lock is held while a file system is asked.
+//! - What is told of a directory before it is known here is kept until it is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -32,6 +32,8 @@ struct State {
     paths: BTreeSet<Vec<u8>>,
     /// Notes were lost.
     is_over: bool,
+    /// Notes of directories that are about to be known.
+    early: VecDeque<(i32, Vec<u8>)>,
 }
 
 #[derive(Debug)]
@@ -67,6 +69,8 @@ impl Watches {
         let Ok(number) = self.queue.watch(handle) else { return false };
         let mut state = self.lock();
         if is_full(&state) {
+            drop(state);
+            self.queue.end(number);
             return false;
         }
         let row = state.directories.entry(number).or_insert_with(|| Directory {
@@ -91,29 +95,39 @@ impl Watches {
     pub(super) fn take(&self) -> Notes {
         let mut notes = Notes::default();
         let mut state = self.lock();
-        let State { directories, is_over, .. } = &mut *state;
+        let State { directories, is_over, early, .. } = &mut *state;
         if directories.is_empty() {
             return notes;
         }
-        let (mut repeated, mut left) = (BTreeSet::new(), NOTES_MAX);
+        let mut repeated = BTreeSet::new();
+        let mut read = |directories: &mut BTreeMap<i32, Directory>, number: i32, name: &[u8]| {
+            let Some(row) = directories.get_mut(&number) else { return false };
+            if row.names.len() >= NAMES_MAX || !row.names.insert(name.to_vec()) {
+                repeated.insert(number);
+            } else {
+                notes.paths.push([&row.path, name].join(&b'/'));
+            }
+            true
+        };
+        for (number, name) in std::mem::take(early) {
+            read(directories, number, &name);
+        }
+        let (mut ended, mut left) = (Vec::new(), NOTES_MAX);
         self.queue.take(|event| {
             left = usize::saturating_sub(left, 1);
             match event {
                 Told::Lost => *is_over = true,
-                Told::Ended(number) => {
-                    notes.left.extend(directories.remove(&number).map(|row| row.path));
-                }
+                Told::Ended(number) => ended.extend(directories.remove(&number)),
                 Told::Read { number, name } => {
-                    let Some(row) = directories.get_mut(&number) else { return left > 0 };
-                    if row.names.len() >= NAMES_MAX || !row.names.insert(name.to_vec()) {
-                        repeated.insert(number);
-                    } else {
-                        notes.paths.push([&row.path, name].join(&b'/'));
+                    let is_known = read(directories, number, name);
+                    if !is_known && early.len() < EARLY_MAX {
+                        early.push_back((number, name.to_vec()));
                     }
                 }
             }
             left > 0 && !*is_over
         });
+        notes.left.extend(ended.into_iter().map(|row| row.path));
         for number in repeated {
             let Some(row) = directories.get_mut(&number) else { continue };
             row.repeats += 1;
@@ -137,8 +151,17 @@ impl Watches {
     /// The last of it: all watches end. Those that have not told all until now are among
     /// [`Notes::left`].
     pub(super) fn end(&self) -> Notes {
-        let mut notes = self.take();
-        for (number, row) in std::mem::take(&mut self.lock().directories) {
+        let mut notes = Notes::default();
+        for _ in 0..ENDS_MAX {
+            let Notes { paths, left } = self.take();
+            if paths.is_empty() && left.is_empty() {
+                break;
+            }
+            notes.paths.extend(paths);
+            notes.left.extend(left);
+        }
+        let directories = std::mem::take(&mut self.lock().directories);
+        for (number, row) in directories {
             if !self.queue.end_at(number, &row.path) {
                 notes.left.push(row.path);
             }
@@ -152,8 +175,11 @@ impl Watches {
 }
 
 const WATCHES_MAX: usize = 1_024;
-/// Notes of one call.
+/// Notes of one call, and calls at the end: as many as the system keeps.
 const NOTES_MAX: usize = 4_096;
+const ENDS_MAX: usize = 8;
+/// Notes of directories that are not known yet.
+const EARLY_MAX: usize = 1_024;
 /// Files of one directory.
 const NAMES_MAX: usize = 8_192;
 /// A directory is left after so many calls that found known files read again.

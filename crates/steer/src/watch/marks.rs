@@ -2,30 +2,33 @@
 //!
 //! ```text
 //!   directory --handle--> number              an event names file system, handle and file
-//!   groups:  [ marks ] [ marks ] ...          all are full, or take no such directory: the oldest
-//!                                             is emptied
+//!   groups:  [ marks ] [ marks ] ...          all are full: the oldest is emptied
 //! ```
 //! A mark can be taken away only by a handle of its directory, and none is kept, as that would hold
 //! it. So what is told by a mark whose watch has ended is dropped, and marks go in bulk. A group
 //! has marks of file systems with an id of their own, or of one without (a subvolume of btrfs has
-//! one that is not its file system's): of more kinds there are more groups.
+//! one that is not its file system's): of more kinds there are more groups, while there is room.
+//!
+//! The system is asked for the id of a file system with each mark. Marks are made on those alone
+//! that answer from memory, so that nothing waits for a device or a server.
 //!
 //! # Invariants
 //! - At most [`GROUPS_MAX`] groups of [`MARKS_MAX`] marks.
-//! - A directory has its number in one group.
-//! - No lock is held while a file system is asked.
+//! - A directory has one number, and it has it before its mark can tell anything.
+//! - Numbers that were given up with their group are told once, as ended.
 //! # Sources
 //! fanotify(7): `struct fanotify_event_metadata`, `struct fanotify_event_info_fid`;
-//! fanotify_mark(2): `EXDEV`.
+//! fanotify_mark(2): `EXDEV`; Linux `fs/notify/fanotify/fanotify_user.c`.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstatvfs, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstatfs, fstatvfs, openat2};
 use rustix::io::{Errno, read};
 
 use super::{Told, lock, sys};
+use crate::kernel;
 
 /// See the module.
 #[derive(Debug)]
@@ -34,13 +37,25 @@ pub(super) struct Marks {
     groups: Vec<Group>,
     /// The number that was given last; below zero, where inotify has none.
     last: i32,
+    /// Devices by their numbers: whether marks may be made there, as far as was looked.
+    devices: BTreeMap<u64, bool>,
+    /// Numbers that have ended with their group, and are not told yet.
+    ended: Vec<i32>,
 }
 
 #[derive(Debug)]
 struct Group {
     queue: Arc<OwnedFd>,
-    numbers: BTreeMap<Directory, i32>,
+    rows: BTreeMap<Directory, Row>,
+    /// Marks that were made; some of directories that have no row any more.
     marks: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    number: i32,
+    /// Two file systems may have the same id.
+    device: u64,
 }
 
 /// A directory as events name it.
@@ -63,71 +78,137 @@ impl Marks {
             Ok(()) => sys::mark(&first.queue, REMOVE, &root).is_ok(),
             Err(error) => error != Errno::INVAL && error != Errno::PERM,
         };
-        has.then_some(Self { groups: vec![first], last: 0 })
+        let (devices, ended) = (BTreeMap::new(), Vec::new());
+        has.then_some(Self { groups: vec![first], last: 0, devices, ended })
     }
 
     /// Marks `directory`, without the lock of `marks` while the system is asked. Its number.
     pub(super) fn add(marks: &Mutex<Self>, directory: &OwnedFd) -> Result<i32, Errno> {
+        let device = kernel::stat(directory)?.st_dev;
+        if !Self::takes(marks, device, directory)? {
+            return Err(Errno::OPNOTSUPP);
+        }
         let named = Directory::of(directory)?;
-        let queues = lock(marks).queues(&named);
+        let queues = lock(marks).queues(&named, device)?;
         for queue in queues {
-            // Also where it has a number: the mark may have gone with its inode.
-            match sys::mark(&queue, ADD, directory) {
-                Ok(()) => return lock(marks).name(named, &queue),
-                Err(Errno::XDEV) => {}
-                Err(error) => return Err(error),
+            if let Some(number) = Self::try_in(marks, &queue, &named, device, directory)? {
+                return Ok(number);
             }
         }
-        let queue = lock(marks).begin()?;
-        sys::mark(&queue, ADD, directory)?;
-        lock(marks).name(named, &queue)
+        // Those that there are take no such directory, or are full.
+        let Some(queue) = lock(marks).begin() else { return Err(Errno::XDEV) };
+        let number = Self::try_in(marks, &queue, &named, device, directory)?;
+        if number.is_none() {
+            // Subvolumes are taken from 6.8 on.
+            lock(marks).refuse(device);
+        }
+        number.ok_or(Errno::XDEV)
+    }
+
+    /// Whether marks may be made on the device of `directory`.
+    fn takes(marks: &Mutex<Self>, device: u64, directory: &OwnedFd) -> Result<bool, Errno> {
+        if let Some(&known) = lock(marks).devices.get(&device) {
+            return Ok(known);
+        }
+        let system = fstatfs(directory)?.f_type;
+        let takes = SYSTEMS.iter().any(|known| i128::from(*known) == i128::from(system));
+        let mut marks = lock(marks);
+        if marks.devices.len() == DEVICES_MAX {
+            marks.devices.pop_first();
+        }
+        marks.devices.insert(device, takes);
+        assert!(marks.devices.len() <= DEVICES_MAX, "devices are bounded");
+        Ok(takes)
+    }
+
+    /// Marks `directory` in the group of `queue`. Its number; none where that takes no such one.
+    fn try_in(
+        marks: &Mutex<Self>,
+        queue: &Arc<OwnedFd>,
+        named: &Directory,
+        device: u64,
+        directory: &OwnedFd,
+    ) -> Result<Option<i32>, Errno> {
+        let Some((number, is_new)) = lock(marks).name(queue, named, device)? else {
+            return Ok(None);
+        };
+        // Also where it has a number: the mark may have gone with its inode.
+        let marked = sys::mark(queue, ADD, directory);
+        if marked.is_err() && is_new {
+            lock(marks).forget(number);
+        }
+        match marked {
+            Ok(()) => Ok(Some(number)),
+            Err(Errno::XDEV) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Those that may take a mark: that of the group which has this directory, or all with room.
-    fn queues(&self, named: &Directory) -> Vec<Arc<OwnedFd>> {
-        let has = self.groups.iter().find(|group| group.numbers.contains_key(named));
-        let room = self.groups.iter().rev().filter(|group| group.marks < MARKS_MAX);
-        let queues = has.map_or_else(|| room.collect(), |group| vec![group]);
-        queues.into_iter().map(|group| Arc::clone(&group.queue)).collect()
+    fn queues(&self, named: &Directory, device: u64) -> Result<Vec<Arc<OwnedFd>>, Errno> {
+        let room = || self.groups.iter().rev().filter(|group| group.marks < MARKS_MAX);
+        let queues = match self.groups.iter().find(|group| group.rows.contains_key(named)) {
+            Some(group) if group.rows[named].device == device => vec![group],
+            // Another file system has the same id.
+            Some(_) => return Err(Errno::XDEV),
+            None => room().collect(),
+        };
+        Ok(queues.into_iter().map(|group| Arc::clone(&group.queue)).collect())
     }
 
-    /// Begins a group, in the place of the oldest one where there are enough. Its queue.
-    fn begin(&mut self) -> Result<Arc<OwnedFd>, Errno> {
-        let group = if self.groups.len() < GROUPS_MAX { Group::new() } else { None };
-        let group = group.or_else(|| (!self.groups.is_empty()).then(|| self.groups.remove(0)));
-        let mut group = group.ok_or(Errno::MFILE)?;
-        group.clear();
+    /// The queue of a new group; of the oldest one that is full, emptied, where there is no room
+    /// for more; none where there is no such.
+    fn begin(&mut self) -> Option<Arc<OwnedFd>> {
+        let new = if self.groups.len() < GROUPS_MAX { Group::new() } else { None };
+        let group = new.or_else(|| {
+            let full = self.groups.iter().position(|group| group.marks >= MARKS_MAX)?;
+            let mut group = self.groups.remove(full);
+            self.ended.extend(group.clear());
+            Some(group)
+        })?;
         let queue = Arc::clone(&group.queue);
         self.groups.push(group);
         assert!(self.groups.len() <= GROUPS_MAX, "groups are bounded");
-        Ok(queue)
+        Some(queue)
     }
 
-    /// The number of a directory that has been marked in `queue`.
-    fn name(&mut self, named: Directory, queue: &Arc<OwnedFd>) -> Result<i32, Errno> {
+    /// The device takes no marks: a group that was begun for it goes, as it has none.
+    fn refuse(&mut self, device: u64) {
+        self.devices.insert(device, false);
+        self.groups.retain(|group| group.marks > 0);
+    }
+
+    /// The number of a directory that is to be marked in the group of `queue`, and whether it is
+    /// new; none where that group has no room, or is gone.
+    fn name(
+        &mut self,
+        queue: &Arc<OwnedFd>,
+        named: &Directory,
+        device: u64,
+    ) -> Result<Option<(i32, bool)>, Errno> {
         let next = self.last.checked_sub(1).ok_or(Errno::NOSPC)?;
         let group = self.groups.iter_mut().find(|group| Arc::ptr_eq(&group.queue, queue));
-        let group = group.ok_or(Errno::AGAIN)?;
-        if let Some(&number) = group.numbers.get(&named) {
-            return Ok(number);
+        let Some(group) = group else { return Ok(None) };
+        if let Some(row) = group.rows.get(named) {
+            return Ok(Some((row.number, false)));
         }
-        if group.marks == MARKS_MAX {
-            // Others have come first.
-            return Err(Errno::AGAIN);
+        if group.marks >= MARKS_MAX {
+            return Ok(None);
         }
-        group.numbers.insert(named, next);
+        group.rows.insert(named.clone(), Row { number: next, device });
         group.marks += 1;
         self.last = next;
         assert!(next < 0, "numbers above are those of inotify");
-        Ok(next)
+        Ok(Some((next, true)))
     }
 
     /// What the mark with this number tells from now on is dropped.
     pub(super) fn forget(&mut self, number: i32) {
         for group in &mut self.groups {
-            group.numbers.retain(|_, known| *known != number);
-            assert!(group.numbers.len() <= group.marks, "what has a number has a mark");
+            group.rows.retain(|_, row| row.number != number);
+            assert!(group.rows.len() <= group.marks, "what has a number has a mark");
         }
+        self.ended.retain(|ended| *ended != number);
     }
 
     /// Takes the mark with this number away, if its directory is at `path` and in memory. Whether
@@ -139,7 +220,7 @@ impl Marks {
         let handle = found.as_ref().ok().and_then(|found| sys::handle(found).ok());
         let mut was_there = false;
         for group in &self.groups {
-            let mut known = group.numbers.iter().filter(|(_, known)| **known == number);
+            let mut known = group.rows.iter().filter(|(_, row)| row.number == number);
             if let (Ok(found), Some((named, _))) = (&found, known.next())
                 && handle.as_ref() == Some(&named.handle)
             {
@@ -150,27 +231,36 @@ impl Marks {
         was_there
     }
 
+    /// Takes all marks away. The groups stay: the system waits for others as one goes.
     pub(super) fn clear(&mut self) {
-        self.groups.truncate(1);
-        self.groups.iter_mut().for_each(Group::clear);
+        for group in &mut self.groups {
+            drop(group.clear());
+        }
+        self.ended.clear();
     }
 
     /// Gives `each` what was told, until that wants no more. Whether it does.
-    pub(super) fn take(&self, buffer: &mut [u8], each: &mut impl FnMut(Told<'_>) -> bool) -> bool {
+    pub(super) fn take(
+        &mut self,
+        buffer: &mut [u8],
+        each: &mut impl FnMut(Told<'_>) -> bool,
+    ) -> bool {
         let mut wants_more = true;
+        for number in std::mem::take(&mut self.ended) {
+            wants_more &= each(Told::Ended(number));
+        }
         for group in &self.groups {
-            while wants_more
-                && let Ok(count) = read(&group.queue, &mut *buffer)
-                && count > 0
-            {
+            for _ in 0..READS_MAX {
+                let count = if wants_more { read(&group.queue, &mut *buffer) } else { Ok(0) };
+                let Some(count) = count.ok().filter(|count| *count > 0) else { break };
                 let mut events = &buffer[..count];
                 while let Some((event, rest)) = split(events) {
                     events = rest;
                     let told = match event {
                         Event::Lost => Some(Told::Lost),
                         Event::Read { directory, name } => {
-                            let number = group.numbers.get(&directory);
-                            number.map(|&number| Told::Read { number, name })
+                            let row = group.rows.get(&directory);
+                            row.map(|row| Told::Read { number: row.number, name })
                         }
                         Event::Other => None,
                     };
@@ -185,13 +275,14 @@ impl Marks {
 impl Group {
     fn new() -> Option<Self> {
         let queue = Arc::new(sys::init().ok()?);
-        Some(Self { queue, numbers: BTreeMap::new(), marks: 0 })
+        Some(Self { queue, rows: BTreeMap::new(), marks: 0 })
     }
 
-    fn clear(&mut self) {
+    /// Takes all its marks away. The numbers that end with them.
+    fn clear(&mut self) -> Vec<i32> {
         sys::flush(&self.queue);
-        self.numbers.clear();
         self.marks = 0;
+        std::mem::take(&mut self.rows).into_values().map(|row| row.number).collect()
     }
 }
 
@@ -247,39 +338,13 @@ const REMOVE: u32 = libc::FAN_MARK_REMOVE;
 /// Marks of a group: four times the directories that walks watch, and all of a list's.
 const MARKS_MAX: usize = 1_024;
 const GROUPS_MAX: usize = 4;
+/// Devices of which it is known whether they take marks.
+const DEVICES_MAX: usize = 256;
+/// What is read of a group's queue in one go, in buffers.
+const READS_MAX: usize = 8;
+/// Those on disks, which tell their id from memory: ext2 to ext4, XFS, btrfs, F2FS, bcachefs.
+const SYSTEMS: [u32; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e];
 const METADATA_BYTES: usize = 24;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_are_read_whole_and_cut_ones_are_not() {
-        let mut bytes = Vec::new();
-        let name = b"file\0\0\0\0";
-        let handle = [1_i32.to_ne_bytes(), 7_u32.to_ne_bytes()].concat();
-        let length = u32::try_from(METADATA_BYTES + 16 + handle.len() + name.len()).unwrap();
-        let info = u16::try_from(length).unwrap() - 24;
-        bytes.extend(length.to_ne_bytes());
-        bytes.extend([3, 0]);
-        bytes.extend(24_u16.to_ne_bytes());
-        bytes.extend(libc::FAN_ACCESS.to_ne_bytes());
-        bytes.extend([0xff; 8]);
-        bytes.extend([libc::FAN_EVENT_INFO_TYPE_DFID_NAME, 0]);
-        bytes.extend(info.to_ne_bytes());
-        bytes.extend([5_u32.to_ne_bytes(), 6_u32.to_ne_bytes(), 4_u32.to_ne_bytes()].concat());
-        bytes.extend(&handle);
-        bytes.extend(name);
-        let directory = Directory { system: 5 | 6 << 32, handle };
-        for cut in 0..bytes.len() {
-            assert_eq!(split(&bytes[..cut]), None, "cut at {cut}");
-        }
-        let twice = [&bytes[..], &bytes].concat();
-        let read = Event::Read { directory, name: b"file" };
-        assert_eq!(split(&twice), Some((read, &bytes[..])));
-        bytes[8..16].copy_from_slice(&libc::FAN_Q_OVERFLOW.to_ne_bytes());
-        assert_eq!(split(&bytes), Some((Event::Lost, &[][..])));
-        bytes[8..16].copy_from_slice(&libc::FAN_OPEN.to_ne_bytes());
-        assert_eq!(split(&bytes), Some((Event::Other, &[][..])));
-    }
-}
+mod tests;

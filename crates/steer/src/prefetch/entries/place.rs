@@ -6,8 +6,9 @@
 //!             not yet: from the handle of its parent, by the name
 //! ```
 //! # Invariants
-//! - At most [`HANDLES_MAX`] handles are kept, none for longer than [`HANDLE_LASTS`] after its use,
-//!   nor after the end of one of the program's processes: what that has left can be unmounted.
+//! - At most [`HANDLES_MAX`] handles are kept, none for longer than [`HANDLE_LASTS`] after its use:
+//!   a file system that the program has left can be unmounted. As one of its processes ends, those
+//!   that no worker uses are closed.
 //! - No lock is held while something is opened or closed.
 
 use std::collections::BTreeMap;

@@ -367,7 +367,8 @@ fn what_others_do_in_a_directory_that_was_left_is_not_told() {
             let Ok(number) = watches.queue().watch(&folder) else {
                 return forerun_testkit::skip("others", "the system has no watches to give");
             };
-            ended.extend(watches.add(number, DirectoryId(at), &top));
+            let place = Place::below(&top, at.to_string().as_bytes());
+            ended.extend(watches.add(number, DirectoryId(at), &place));
         }
         assert_eq!((watches.count(), ended.len()), (256, 44), "a bound");
         let told = |watches: &mut Watches, at: u32| {
@@ -397,7 +398,8 @@ fn a_watch_of_a_directory_that_is_gone_has_ended() {
         let Ok(number) = watches.queue().watch(&folder) else {
             return forerun_testkit::skip("gone", "the system has no watches to give");
         };
-        assert!(watches.add(number, DirectoryId(at), &top).is_none());
+        let place = Place::below(&top, name.as_bytes());
+        assert!(watches.add(number, DirectoryId(at), &place).is_none());
     }
     fs::remove_dir_all(tree.join("d")).unwrap();
     watches.take(&mut Vec::new());

@@ -74,6 +74,8 @@ impl Watches {
         self.turns += 1;
         let row = Watched { dir, place: Arc::clone(place), name: Vec::new(), turn: self.turns };
         self.twins.retain(|twin| twin.0 != number || !Arc::ptr_eq(&twin.2, place));
+        // Its watch before may have gone, unseen.
+        self.rows.retain(|&other, row| other == number || !Arc::ptr_eq(&row.place, place));
         if let Some(before) = self.rows.insert(number, row) {
             let is_other = !Arc::ptr_eq(&before.place, place);
             return is_other.then(|| self.pair(number, before));
