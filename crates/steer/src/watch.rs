@@ -16,7 +16,7 @@
 //!   [`WatchQueue::end_at`], at the end.
 //! - No call but [`WatchQueue::watch`] waits for a file system.
 //! # Sources
-//! inotify(7), fanotify(7), fanotify_mark(2) (`FAN_MARK_EVICTABLE`, from 5.19 on).
+//! inotify(7), fanotify(7), `fanotify_mark(2)` (`FAN_MARK_EVICTABLE`, from 5.19 on).
 
 mod marks;
 mod sys;

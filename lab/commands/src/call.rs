@@ -120,7 +120,7 @@ impl Pages {
     }
 }
 
-/// The page of `sheet`, which is JSON of [`Sheet`].
+/// The page of `sheet`, which is JSON of `curves::Sheet`.
 ///
 /// # Errors
 /// It is none.

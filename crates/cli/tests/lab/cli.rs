@@ -262,20 +262,21 @@ fn help_shows_examples_and_the_version_is_told() {
     assert_eq!(done(&["--version"]), format!("forerun {}\n", env!("CARGO_PKG_VERSION")));
 }
 
+/// Arguments, the status that they end with, and what the line of their refusal has.
+type Refusal = (Vec<String>, i32, &'static str);
+
+fn words(arguments: &[&str]) -> Vec<String> {
+    arguments.iter().map(|&word| word.to_owned()).collect()
+}
+
+fn with(more: &[&str]) -> Vec<String> {
+    words(&[&["sim", QUICK, "--device", "t7k250"], more].concat())
+}
+
 #[test]
 fn refusals_are_one_line_and_the_right_status() {
-    let folder = Folder::new("refusals");
-    let keys = folder.file("keys.txt", "1\n2\n3\n");
-    let broken = folder.file("broken.txt", "1\n2\nthree\n4\n");
-    let other = folder.file("trace.txt", "hello world\n");
-    let nothing = folder.file("nothing.json", "{}");
-    let huge = folder.file("huge.txt", "18446744073709551615\n");
-    let missing = folder.path("missing");
-    let on = ["sim", QUICK, "--device", "t7k250"];
-    let with = |more: &[&str]| [&on[..], more].concat().iter().map(|&s| s.to_owned()).collect();
-    let words = |args: &[&str]| args.iter().map(|&s| s.to_owned()).collect::<Vec<String>>();
     #[rustfmt::skip]
-    let rows: Vec<(Vec<String>, i32, &str)> = vec![ // arguments, status, the line has
+    let rows = [ // arguments, status, the line has
         (words(&["simm"]), 2, "simm"),
         (words(&["sim"]), 2, "<TRACE>"),
         (words(&["sim", "--colour", QUICK]), 2, "--colour"),
@@ -315,13 +316,28 @@ fn refusals_are_one_line_and_the_right_status() {
         (words(&["sim", "-", "-", "--size", "9"]), 2, "given twice"),
         (words(&["sim", "check", "--seeds", "0"]), 2, "--seeds"),
         (words(&["sim", "check", "--seed", "18446744073709551615"]), 2, "--seed"),
+        (words(&["sim", "workload:streams,each=900G", "--device", "hdd"]), 1, "the device holds"),
+    ];
+    rows.into_iter().for_each(refuses);
+}
+
+#[test]
+fn refusals_of_files_are_one_line_and_the_right_status() {
+    let folder = Folder::new("refusals");
+    let keys = folder.file("keys.txt", "1\n2\n3\n");
+    let broken = folder.file("broken.txt", "1\n2\nthree\n4\n");
+    let other = folder.file("trace.txt", "hello world\n");
+    let nothing = folder.file("nothing.json", "{}");
+    let huge = folder.file("huge.txt", "18446744073709551615\n");
+    let missing = folder.path("missing");
+    #[rustfmt::skip]
+    let rows = [ // arguments, status, the line has
         (words(&["sim", &missing]), 1, "missing: No such file"),
         (words(&["sim", folder.0.to_str().unwrap()]), 1, "Is a directory"),
         (words(&["sim", &other]), 1, "the first lines are of no format"),
         (words(&["sim", &broken]), 1, "broken.txt: record 3 at byte 4 is broken: `three`"),
         (words(&["sim", &broken, "--readahead", "off"]), 1, "record 3 at byte 4"),
         (words(&["sim", &huge, "--device", "ssd"]), 1, "`forerun replay TRACE --device"),
-        (words(&["sim", "workload:streams,each=900G", "--device", "hdd"]), 1, "the device holds"),
         (words(&["vectors"]), 2, "<FILE>"),
         (words(&["vectors", &missing]), 1, "missing: No such file"),
         (words(&["vectors", &keys]), 1, "not readahead vectors"),
@@ -340,18 +356,20 @@ fn refusals_are_one_line_and_the_right_status() {
         (words(&["report", &missing, "-o", &folder.path("page")]), 1, "missing"),
         (words(&["report", &keys, "-o", &folder.path("page")]), 1, "run record"),
     ];
-    for (args, status, says) in rows {
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let ended = run(&args);
-        // What a format was taken for is told before.
-        let err: Vec<&str> = ended.err.lines().filter(|l| !l.contains(": read as ")).collect();
-        assert_eq!(ended.status, Some(status), "{args:?}: {err:?}");
-        let [line] = err.as_slice() else { panic!("{args:?}: {err:?}") };
-        assert!(line.starts_with("forerun: ") && line.contains(says), "{args:?}: {line}");
-        let shown = args[0] == "vectors";
-        assert!(shown || ended.out.is_empty(), "{args:?}: {}", ended.out);
-    }
+    rows.into_iter().for_each(refuses);
     assert!(!Path::new(&folder.path("page")).exists());
+}
+
+fn refuses((args, status, says): Refusal) {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let ended = run(&args);
+    // What a format was taken for is told before.
+    let err: Vec<&str> = ended.err.lines().filter(|l| !l.contains(": read as ")).collect();
+    assert_eq!(ended.status, Some(status), "{args:?}: {err:?}");
+    let [line] = err.as_slice() else { panic!("{args:?}: {err:?}") };
+    assert!(line.starts_with("forerun: ") && line.contains(says), "{args:?}: {line}");
+    let shown = args[0] == "vectors";
+    assert!(shown || ended.out.is_empty(), "{args:?}: {}", ended.out);
 }
 
 /// Vectors of one scenario, right when the first window has `size` pages.

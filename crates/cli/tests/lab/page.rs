@@ -196,6 +196,20 @@ fn hostile_text_is_shown_and_runs_nothing() {
 fn odd_records_are_drawn_too() {
     let test = "odd_records_are_drawn_too";
     let Some(browser) = forerun_testkit::browser(test) else { return };
+    for (name, record) in odd_records() {
+        let drawn = drawn(&record);
+        let html = page::render(&[record], name).expect("there are runs");
+        let seen = look(&browser, test, &html, NARROW);
+        check(&seen, NARROW, drawn.len());
+        for (id, count) in &drawn {
+            let seen = seen.chart(id, "data-drawn");
+            assert_eq!(seen, Some(count.to_string()), "{id} of {name}");
+        }
+    }
+}
+
+/// Records that no run would leave, with their names.
+fn odd_records() -> Vec<(&'static str, RunRecord)> {
     let one = || {
         let mut record = plausible();
         record.runs.truncate(1);
@@ -216,7 +230,7 @@ fn odd_records_are_drawn_too() {
         kind: RequestKind::Demand,
     };
     #[rustfmt::skip]
-    let rows = [ // name                record
+    let rows = vec![ // name            record
         ("one run, no requests",        one()),
         ("nothing but zeros",           with(&|r| r.runs = vec![Run::default()])),
         ("huge figures", with(&|r| {
@@ -260,16 +274,7 @@ fn odd_records_are_drawn_too() {
                 mb_per_second: 1.0 + f64::from(n), ..r.runs[0].clone() }).collect();
         })),
     ];
-    for (name, record) in rows {
-        let drawn = drawn(&record);
-        let html = page::render(&[record], name).expect("there are runs");
-        let seen = look(&browser, test, &html, NARROW);
-        check(&seen, NARROW, drawn.len());
-        for (id, count) in &drawn {
-            let seen = seen.chart(id, "data-drawn");
-            assert_eq!(seen, Some(count.to_string()), "{id} of {name}");
-        }
-    }
+    rows
 }
 
 /// What holds for every page.

@@ -18,7 +18,7 @@
 //! - Numbers that were given up with their group are told once, as ended.
 //! # Sources
 //! fanotify(7): `struct fanotify_event_metadata`, `struct fanotify_event_info_fid`;
-//! fanotify_mark(2): `EXDEV`; Linux `fs/notify/fanotify/fanotify_user.c`.
+//! `fanotify_mark(2)`: `EXDEV`; Linux `fs/notify/fanotify/fanotify_user.c`.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

@@ -3,7 +3,7 @@
 //! # Invariants
 //! - No pointer outlives its call.
 //! # Sources
-//! Linux `include/uapi/linux/fanotify.h`; name_to_handle_at(2).
+//! Linux `include/uapi/linux/fanotify.h`; `name_to_handle_at(2)`.
 
 #![expect(unsafe_code, reason = "system calls that no crate wraps")]
 

@@ -195,7 +195,7 @@ fn against_lru(counted: &TraceCounts) -> Chart {
         claims.push(claim(what, "above 0", &points(least)));
     }
     let series = vec![line("lru", lru.clone()), line("2q", two_q)];
-    Chart { claims, series, ..curves("Fig. 2a: LRU and 2Q", "hit ratio", counted) }
+    Chart { series, claims, ..curves("Fig. 2a: LRU and 2Q", "hit ratio", counted) }
 }
 
 fn queues_of_2q(counted: &TraceCounts) -> Chart {
@@ -213,8 +213,8 @@ fn queues_of_2q(counted: &TraceCounts) -> Chart {
     }
     let series = QUEUES.iter().map(|queue| line(queue.name(), queue.shares(counted, 0))).collect();
     Chart {
-        claims,
         series,
+        claims,
         ..curves("Fig. 2b: where accesses fall under 2Q", "share of accesses", counted)
     }
 }
@@ -244,7 +244,7 @@ fn all_policies(counted: &TraceCounts) -> Chart {
     let mut series: Vec<Series> =
         OTHERS.iter().zip(&counted.others).map(|(name, y)| line(name, y.clone())).collect();
     series.extend([line("2q", two_q), line("2q-star", star)]);
-    Chart { claims, series, ..curves("Fig. 4: six policies", "hit ratio", counted) }
+    Chart { series, claims, ..curves("Fig. 4: six policies", "hit ratio", counted) }
 }
 
 fn each_queue(counted: &TraceCounts) -> impl Iterator<Item = Chart> + '_ {
