@@ -12,8 +12,7 @@
 //! # Invariants
 //! - The same directory has the same number until its watch ends; no number comes twice.
 //! - What forerun requests of the kernel is no read, and a mapping is none either.
-//! - Watches of this user that an evicted inode has taken along are told as such by
-//!   [`WatchQueue::end_at`], at the end.
+//! - [`WatchQueue::end_at`] tells at the end which marks an evicted inode has taken along.
 //! - No call but [`WatchQueue::watch`] waits for a file system.
 //! # Sources
 //! inotify(7), fanotify(7), `fanotify_mark(2)` (`FAN_MARK_EVICTABLE`, from 5.19 on).
@@ -34,7 +33,8 @@ use marks::Marks;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct WatchQueue {
-    marks: Option<Mutex<Marks>>,
+    /// Made with the first watch; none where the system has none.
+    marks: OnceLock<Option<Mutex<Marks>>>,
     /// Made once a directory takes no mark.
     inotify: OnceLock<OwnedFd>,
     buffer: Mutex<Vec<u8>>,
@@ -47,21 +47,21 @@ pub(crate) enum Told<'a> {
     Read { number: i32, name: &'a [u8] },
     /// The watch has ended, as its directory is gone, or as others have taken its place.
     Ended(i32),
-    /// Something was told that is lost.
+    /// The kernel has dropped events.
     Lost,
 }
 
 impl WatchQueue {
     /// A queue without watches.
     pub(crate) fn new() -> Self {
-        let marks = Marks::new().map(Mutex::new);
-        Self { marks, inotify: OnceLock::new(), buffer: Mutex::new(vec![0; BUFFER_BYTES]) }
+        let (marks, inotify) = (OnceLock::new(), OnceLock::new());
+        Self { marks, inotify, buffer: Mutex::new(vec![0; BUFFER_BYTES]) }
     }
 
     /// One that holds the directories in memory.
     #[cfg(test)]
     pub(crate) fn of_inotify() -> Self {
-        Self { marks: None, ..Self::new() }
+        Self { marks: OnceLock::from(None), ..Self::new() }
     }
 
     /// Watches `directory`, of which this is any handle. Its number.
@@ -69,7 +69,7 @@ impl WatchQueue {
     /// # Errors
     /// The system has no watch for it.
     pub(crate) fn watch(&self, directory: &OwnedFd) -> Result<i32, Errno> {
-        if let Some(marks) = &self.marks
+        if let Some(marks) = self.marks.get_or_init(|| Marks::new().map(Mutex::new))
             && let Ok(number) = Marks::add(marks, directory)
         {
             return Ok(number);
@@ -82,6 +82,11 @@ impl WatchQueue {
         Ok(number)
     }
 
+    /// The marks, if any was made.
+    fn marks(&self) -> Option<&Mutex<Marks>> {
+        self.marks.get()?.as_ref()
+    }
+
     fn inotify(&self) -> Result<&OwnedFd, Errno> {
         if let Some(queue) = self.inotify.get() {
             return Ok(queue);
@@ -92,15 +97,11 @@ impl WatchQueue {
 
     /// Ends a watch. What it tells from now on is dropped.
     pub(crate) fn end(&self, number: i32) {
-        match (&self.marks, number < 0) {
-            (Some(marks), true) => lock(marks).forget(number),
-            (None, true) => {}
-            (_, false) => {
-                if let Some(queue) = self.inotify.get() {
-                    // It may have ended by itself.
-                    let _ = inotify::remove_watch(queue, number);
-                }
-            }
+        if number < 0 {
+            self.marks().iter().for_each(|marks| lock(marks).forget(number));
+        } else if let Some(queue) = self.inotify.get() {
+            // It may have ended by itself.
+            let _ = inotify::remove_watch(queue, number);
         }
     }
 
@@ -111,20 +112,18 @@ impl WatchQueue {
             self.end(number);
             return true;
         }
-        self.marks.as_ref().is_some_and(|marks| lock(marks).remove(number, path))
+        self.marks().is_some_and(|marks| lock(marks).remove(number, path))
     }
 
     /// Ends all watches of marks, and drops what they have told.
     pub(crate) fn clear(&self) {
-        if let Some(marks) = &self.marks {
-            lock(marks).clear();
-        }
+        self.marks().iter().for_each(|marks| lock(marks).clear());
     }
 
-    /// Gives `each` what was told since the last call, until that says that it is enough.
+    /// Gives `each` what the kernel has reported since the last call, until that wants no more.
     pub(crate) fn take(&self, mut each: impl FnMut(Told<'_>) -> bool) {
         let mut buffer = lock(&self.buffer);
-        if let Some(marks) = &self.marks
+        if let Some(marks) = self.marks()
             && !lock(marks).take(&mut buffer, &mut each)
         {
             return;

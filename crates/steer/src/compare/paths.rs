@@ -9,8 +9,8 @@
 //! - Nothing of the program is changed, and no file is opened but those of `/proc`: of others there
 //!   are handles (`O_PATH`).
 //! - A call that would fail for what is there, or for lack of permission, changes nothing. Where
-//!   that cannot be told (a name with the way before it is too long; another root, in which links
-//!   and `..` lead elsewhere), it is a change.
+//!   this process cannot find out (a name with the way before it is too long; another root, in
+//!   which links and `..` lead elsewhere), it is a change.
 //! - Devices of characters, pipes and terminals are no files, and what a process writes to shared
 //!   memory or of itself in `/proc` is left on no storage. It is the place that counts, after all
 //!   links, and not how it is named.
@@ -103,7 +103,7 @@ impl Stopped<'_> {
         resolve & ResolveFlags::IN_ROOT.bits() != 0
     }
 
-    /// Whether what is there cannot be told.
+    /// Whether this process cannot find what is there.
     fn is_unknown(&self, named: &Named) -> bool {
         let own = |it: rustix::io::Result<Stat>| it.ok().map(|it| (it.st_dev, it.st_ino));
         let root = own(stat(format!("/proc/{}/root", self.tid)));
@@ -218,7 +218,7 @@ impl Named {
     fn from(from: String, name: PathBuf) -> Self {
         let is_open = name.as_os_str().is_empty();
         let base = PathBuf::from(from);
-        // A way that is too long to be told is left out.
+        // The kernel gives no way that is too long.
         let told = fs::read_link(&base).unwrap_or_else(|_| PathBuf::from("..."));
         let shown = if is_open { told } else { told.join(&name) };
         Self { path: if is_open { base } else { base.join(name) }, shown, is_open }

@@ -10,7 +10,7 @@
 //! - At most 1,024 directories; one whose files are read over and over is left, as each
 //!   read costs its reader a note.
 //! - Once notes were lost no directory is watched any more, and [`Notes::left`] has them all.
-//! - What is told of a directory before it is known here is kept until it is.
+//! - Notes of a directory that is not known here yet are kept until it is.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
@@ -114,7 +114,7 @@ impl Watches {
         }
         let (mut ended, mut left) = (Vec::new(), NOTES_MAX);
         self.queue.take(|event| {
-            left = usize::saturating_sub(left, 1);
+            left = left.saturating_sub(1);
             match event {
                 Told::Lost => *is_over = true,
                 Told::Ended(number) => ended.extend(directories.remove(&number)),
@@ -148,7 +148,7 @@ impl Watches {
         notes
     }
 
-    /// The last of it: all watches end. Those that have not told all until now are among
+    /// The last notes: all watches end. Directories whose mark has gone before are among
     /// [`Notes::left`].
     pub(super) fn end(&self) -> Notes {
         let mut notes = Notes::default();

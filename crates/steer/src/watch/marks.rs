@@ -5,7 +5,7 @@
 //!   groups:  [ marks ] [ marks ] ...          all are full: the oldest is emptied
 //! ```
 //! A mark can be taken away only by a handle of its directory, and none is kept, as that would hold
-//! it. So what is told by a mark whose watch has ended is dropped, and marks go in bulk. A group
+//! it. So events of a mark whose watch has ended are dropped, and marks go in bulk. A group
 //! has marks of file systems with an id of their own, or of one without (a subvolume of btrfs has
 //! one that is not its file system's): of more kinds there are more groups, while there is room.
 //!
@@ -15,7 +15,7 @@
 //! # Invariants
 //! - At most [`GROUPS_MAX`] groups of [`MARKS_MAX`] marks.
 //! - A directory has one number, and it has it before its mark can tell anything.
-//! - Numbers that were given up with their group are told once, as ended.
+//! - [`Marks::take`] reports numbers that have ended with their group once.
 //! # Sources
 //! fanotify(7): `struct fanotify_event_metadata`, `struct fanotify_event_info_fid`;
 //! `fanotify_mark(2)`: `EXDEV`; Linux `fs/notify/fanotify/fanotify_user.c`.
@@ -135,7 +135,7 @@ impl Marks {
         // Also where it has a number: the mark may have gone with its inode.
         let marked = sys::mark(queue, ADD, directory);
         if marked.is_err() && is_new {
-            lock(marks).forget(number);
+            lock(marks).withdraw(queue, named);
         }
         match marked {
             Ok(()) => Ok(Some(number)),
@@ -146,14 +146,13 @@ impl Marks {
 
     /// Those that may take a mark: that of the group which has this directory, or all with room.
     fn queues(&self, named: &Directory, device: u64) -> Result<Vec<Arc<OwnedFd>>, Errno> {
-        let room = || self.groups.iter().rev().filter(|group| group.marks < MARKS_MAX);
-        let queues = match self.groups.iter().find(|group| group.rows.contains_key(named)) {
+        let groups = match self.groups.iter().find(|group| group.rows.contains_key(named)) {
             Some(group) if group.rows[named].device == device => vec![group],
             // Another file system has the same id.
             Some(_) => return Err(Errno::XDEV),
-            None => room().collect(),
+            None => self.groups.iter().rev().filter(|group| group.marks < MARKS_MAX).collect(),
         };
-        Ok(queues.into_iter().map(|group| Arc::clone(&group.queue)).collect())
+        Ok(groups.into_iter().map(|group| Arc::clone(&group.queue)).collect())
     }
 
     /// The queue of a new group; of the oldest one that is full, emptied, where there is no room
@@ -202,6 +201,16 @@ impl Marks {
         Ok(Some((next, true)))
     }
 
+    /// The mark for which `named` got a number in the group of `queue` was not made.
+    fn withdraw(&mut self, queue: &Arc<OwnedFd>, named: &Directory) {
+        let group = self.groups.iter_mut().find(|group| Arc::ptr_eq(&group.queue, queue));
+        if let Some(group) = group
+            && group.rows.remove(named).is_some()
+        {
+            group.marks -= 1;
+        }
+    }
+
     /// What the mark with this number tells from now on is dropped.
     pub(super) fn forget(&mut self, number: i32) {
         for group in &mut self.groups {
@@ -239,7 +248,7 @@ impl Marks {
         self.ended.clear();
     }
 
-    /// Gives `each` what was told, until that wants no more. Whether it does.
+    /// Gives `each` what the kernel has reported, until that wants no more. Whether it does.
     pub(super) fn take(
         &mut self,
         buffer: &mut [u8],

@@ -31,3 +31,24 @@ fn events_are_read_whole_and_cut_ones_are_not() {
     bytes[8..16].copy_from_slice(&libc::FAN_OPEN.to_ne_bytes());
     assert_eq!(split(&bytes), Some((Event::Other, &[][..])));
 }
+
+#[test]
+fn a_mark_that_was_not_made_takes_no_room() {
+    let Some(mut marks) = Marks::new() else {
+        return forerun_testkit::skip(
+            "not-made",
+            "no marks that hold no inode: Linux 5.19 has them",
+        );
+    };
+    let (queue, other) = (Arc::clone(&marks.groups[0].queue), marks.begin().unwrap());
+    let named = Directory { system: 1, handle: vec![1] };
+    let (number, is_new) = marks.name(&other, &named, 7).unwrap().unwrap();
+    assert!(is_new && marks.name(&other, &named, 7) == Ok(Some((number, false))));
+    marks.withdraw(&other, &named);
+    marks.withdraw(&other, &named);
+    assert!(marks.groups.iter().all(|group| group.marks == 0 && group.rows.is_empty()));
+    // What takes no mark of a device keeps no group for it.
+    marks.name(&queue, &named, 7).unwrap().unwrap();
+    marks.refuse(8);
+    assert_eq!((marks.groups.len(), marks.devices.get(&8)), (1, Some(&false)));
+}
