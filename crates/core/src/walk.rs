@@ -185,9 +185,14 @@ impl Walks {
     }
 
     /// The program reads bytes of the file `name` in `dir`, of which each read is told from now on.
-    pub fn told(&mut self, dir: DirectoryId, name: &[u8]) {
-        self.directories.tell(dir.0, hash(name));
-        self.meet(dir.0, hash(name), Level::Head);
+    /// Whether it was there by a walk, which has fetched it from its device: the program has not
+    /// waited for it.
+    pub fn told(&mut self, dir: DirectoryId, name: &[u8]) -> bool {
+        let hash = hash(name);
+        self.directories.tell(dir.0, hash);
+        let is_saved = self.has_fetched(dir.0, hash);
+        self.meet(dir.0, hash, Level::Head);
+        is_saved
     }
 
     /// Reads of files in `dir` are not told any more.

@@ -37,7 +37,7 @@ pub mod store;
 mod warm;
 mod watches;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::env;
 use std::ffi::OsString;
 use std::fs::File;
@@ -58,6 +58,7 @@ use crate::kernel::Stat;
 use crate::observe::access::{CursorId, EntryAccess, EntryCall};
 use crate::open::is_in_memory;
 use crate::pool::{Pool, PoolBounds};
+use crate::prefetch::ReadAhead;
 use crate::tasks::ThreadRoom;
 use crate::wire::wire;
 use fetch::{Job, JobResult, PathFacts, Tools, What, work};
@@ -156,6 +157,10 @@ pub(crate) struct Learner {
     /// The time of the last call.
     now: Nanos,
     submitted: u64,
+    /// New paths that no worker was given yet.
+    unlooked: VecDeque<Box<[u8]>>,
+    /// Files that were learned as walks had fetched them.
+    read_ahead: usize,
     /// Whether most of what is fetched lies on a device that seeks, once that is known.
     seeks: Option<bool>,
     /// That was told of the whole list, and no more by each fetch.
@@ -223,6 +228,8 @@ impl Learner {
             depth: WalkDepth::default(),
             now: Nanos(0),
             submitted: 0,
+            unlooked: VecDeque::new(),
+            read_ahead: 0,
             seeks: None,
             seeks_told: false,
             seen: UsedPaths::default(),
@@ -311,6 +318,7 @@ impl Learner {
         while let Some(done) = self.pool.completed() {
             self.take_in(now, done);
         }
+        self.look();
     }
 
     fn take_notes(&mut self, now: Nanos, notes: Notes) {
@@ -381,8 +389,29 @@ impl Learner {
             return;
         }
         let is_new = self.sighted(now, path, kind);
-        if is_new && self.target.is_some() && self.pool.room() > LOOKS_LEFT {
-            self.push(What::Look(path.into()));
+        if is_new && self.target.is_some() && self.unlooked.len() < UNLOOKED_MAX {
+            self.unlooked.push_back(path.into());
+        }
+        self.look();
+    }
+
+    /// Has workers look at paths that are new, as far as there is room.
+    fn look(&mut self) {
+        while self.pool.room() > LOOKS_LEFT
+            && let Some(path) = self.unlooked.pop_front()
+        {
+            self.push(What::Look(path));
+        }
+    }
+
+    /// The program has read `file`, which a walk had fetched: no poll meets it there. Of a long walk
+    /// the first files are enough, as it will be found to be one again.
+    pub(crate) fn read_ahead(&mut self, now: Nanos, file: &ReadAhead) {
+        if self.read_ahead < READ_AHEAD_MAX
+            && let Some(path) = file.path()
+        {
+            self.read_ahead += 1;
+            self.note(now, &path, LearnedKind::Read);
         }
     }
 
@@ -555,6 +584,10 @@ impl Learner {
 const JOBS_MAX: usize = 192;
 /// Of these, so many are for entries of the list.
 const LOOKS_LEFT: usize = 128;
+/// Paths that wait to be looked at.
+const UNLOOKED_MAX: usize = 4_096;
+/// A list is for a start; a walk through more files than these is none.
+const READ_AHEAD_MAX: usize = 4_096;
 const CURSORS_MAX: usize = 4_096;
 /// A program that starts uses an entry within a few round trips of its device.
 const FOLLOWED_WITHIN: Nanos = Nanos::from_millis(250);

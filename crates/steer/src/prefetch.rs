@@ -43,6 +43,7 @@ pub(crate) use devices::RememberedDevices;
 use ends::Ends;
 use files::Files;
 pub use walks::EntryStats;
+pub(crate) use walks::ReadAhead;
 use walks::WalkDriver;
 use workers::{Job, Workers};
 
@@ -144,6 +145,11 @@ impl Prefetcher {
     }
 
     /// What was done for entries of directory trees.
+    /// Files that the program has read since the last call without a wait, as walks had fetched them.
+    pub(crate) fn take_read(&mut self) -> Vec<ReadAhead> {
+        self.walks.take_read()
+    }
+
     pub(crate) fn entry_stats(&self) -> EntryStats {
         self.walks.stats()
     }

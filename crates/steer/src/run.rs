@@ -317,10 +317,13 @@ impl Runner {
     /// Has what is wanted next fetched, as far as it is paid for.
     fn advance(&mut self, now: Nanos, allowance: Allowance) {
         self.prefetcher.advance(now, allowance);
-        let list_bytes = self.list_bytes();
+        let (list_bytes, read) = (self.list_bytes(), self.prefetcher.take_read());
         if let Some(learner) = &mut self.learner {
             for (file, range) in self.prefetcher.requested() {
                 learner.requested(*file, range);
+            }
+            for file in read {
+                learner.read_ahead(now, &file);
             }
             learner.advance(now, list_bytes);
             self.prefetcher.set_list(learner.ahead_bytes(), learner.requests());

@@ -15,7 +15,7 @@
 use alloc::vec::Vec;
 
 use super::cursor::{Step, WalkState};
-use super::directories::{Directories, Level};
+use super::directories::{Directories, Level, Lookup};
 use super::tree::Chain;
 use super::{DirectoryId, EntryKind, Spot, WalkOutcome, WalkRequest, WalkRequestId, Walks, Want};
 use crate::units::Nanos;
@@ -238,6 +238,18 @@ impl Walks {
             self.proven_bytes += step.bytes;
             self.gained += step.saves;
         }
+    }
+
+    /// Whether the entry of this hash in `dir` waits to be used, fetched from its device.
+    pub(super) fn has_fetched(&self, dir: u32, hash: u64) -> bool {
+        if !self.directories.is_known(dir) {
+            return false;
+        }
+        let Lookup::Found(spot) = self.directories.look_up(dir, hash) else { return false };
+        let owner = self.directories.row(spot).and_then(|row| row.owner);
+        let walk = owner.and_then(|owner| self.cursors[usize::from(owner)].as_ref());
+        let is_it = |step: &Step| step.spot == spot && step.is_complete && step.saves > Nanos(0);
+        walk.is_some_and(|walk| walk.ahead.iter().any(is_it))
     }
 
     /// The entry at `spot`, which was requested, is used.

@@ -61,6 +61,8 @@ pub(crate) struct Root {
     rights: Arc<Rights>,
     /// This process has rights that the program has not.
     is_above: bool,
+    /// It is the root of this process, too.
+    is_own: bool,
     sight: Mutex<Sight>,
 }
 
@@ -95,8 +97,14 @@ impl Root {
             return Err(Refusal::Changed);
         }
         let is_above = rights.are_less_than_own()?;
+        let is_own = identity(CWD, "/").is_ok_and(|own| own == root);
         let sight = Mutex::new(Sight { handle: Some(Arc::new(handle)), process: copy(process)? });
-        Ok(Self { identity: root, rights, is_above, sight })
+        Ok(Self { identity: root, rights, is_above, is_own, sight })
+    }
+
+    /// Whether it is the root of this process.
+    pub(crate) fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// Whether it is what a process with `view` sees, by the same rights.

@@ -26,6 +26,7 @@ use forerun_core::walk::{
     DirectoryId, Use, WalkOutcome, WalkRequest, WalkRequestId, WalkSettings, WalkStats, Walks,
 };
 
+use super::entries::place::Place;
 use super::entries::{Bounds, Completion, EntryWorkers, JOBS_MAX, Job, Pacing};
 use crate::kernel::Devices;
 use crate::observe::access::{EntryAccess, EntryCall};
@@ -59,6 +60,22 @@ pub struct EntryStats {
     pub unused_bytes: u64,
 }
 
+/// A file that was read without a wait, as a walk had fetched it.
+#[derive(Debug)]
+pub(crate) struct ReadAhead {
+    place: Arc<Place>,
+    name: Vec<u8>,
+}
+
+impl ReadAhead {
+    /// Where it lies; none below another root than that of this process.
+    pub(crate) fn path(&self) -> Option<Vec<u8>> {
+        let above = self.place.root().is_own().then(|| self.place.path())?;
+        let names = [&b""[..], &above, &self.name];
+        Some(names[usize::from(above.is_empty())..].join(&b'/'))
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct WalkDriver {
@@ -77,8 +94,12 @@ pub(super) struct WalkDriver {
     submitted: u64,
     devices: BTreeMap<Option<u64>, DeviceRow>,
     facts: Devices,
+    /// Files that a walk has fetched from a device and the program has read since, not taken yet.
+    read: Vec<ReadAhead>,
     /// When an entry was last used, if any was since all was forgotten.
     used: Option<Nanos>,
+    /// When a poll last met the program at one.
+    met: Option<Nanos>,
     /// When a device answered last.
     answered: Option<Nanos>,
     /// The time of the last poll.
@@ -137,7 +158,9 @@ impl WalkDriver {
             submitted: 0,
             devices: BTreeMap::new(),
             facts: Devices::default(),
+            read: Vec::new(),
             used: None,
+            met: None,
             answered: None,
             now: Nanos(0),
             allowance: None,
@@ -164,6 +187,11 @@ impl WalkDriver {
     /// What programs were saved since the last call.
     pub(super) fn take_gained(&mut self) -> Nanos {
         self.walks.take_gained()
+    }
+
+    /// What was read since the last call, of what walks had fetched from a device.
+    pub(super) fn take_read(&mut self) -> Vec<ReadAhead> {
+        std::mem::take(&mut self.read)
     }
 
     pub(super) fn ahead_bytes(&self) -> u64 {
@@ -199,7 +227,8 @@ impl WalkDriver {
         self.directories = Directories::default();
         self.roots.clear();
         self.watches.clear();
-        self.used = None;
+        self.read.clear();
+        (self.used, self.met) = (None, None);
         let dropped = self.workers.as_mut().map(|workers| workers.drop_queued(|_| true));
         for job in dropped.into_iter().flatten() {
             self.leave(&job);
@@ -237,7 +266,7 @@ impl WalkDriver {
         let Some(top) = self.roots.top(now, access.process) else { return };
         // What was told is older than what is met now.
         self.take_told(now);
-        self.used = Some(now);
+        (self.used, self.met) = (Some(now), Some(now));
         let mut dir = self.directories.top(&mut self.walks, &top);
         for name in names {
             let Some(below) = self.directories.below(&mut self.walks, dir, name) else { return };
@@ -259,6 +288,8 @@ impl WalkDriver {
     fn take_told(&mut self, now: Nanos) {
         let mut told = Vec::new();
         self.watches.take(&mut told);
+        // Any process may have read it: of one that was not met for long it is another's.
+        let is_met = self.met.is_some_and(|at| now.since(at) < BUSY_FOR);
         for (dir, place, name) in told {
             if self.is_spent() {
                 return self.watches.drop_told();
@@ -266,7 +297,9 @@ impl WalkDriver {
             if self.directories.is_at(dir, &place) {
                 self.used = Some(now);
                 self.roots.used(now, place.root());
-                self.walks.told(dir, &name);
+                if self.walks.told(dir, &name) && is_met && self.read.len() < READ_MAX {
+                    self.read.push(ReadAhead { place, name });
+                }
             }
         }
     }
@@ -508,6 +541,8 @@ const STUCK_AFTER: Nanos = Nanos::from_millis(2_000);
 /// After an entry the next one is looked for this long.
 const BUSY_FOR: Nanos = Nanos::from_millis(200);
 const FORGOTTEN_AFTER: Nanos = Nanos::from_millis(5_000);
+/// Files that are read between two polls: more than one poll takes in.
+const READ_MAX: usize = 4_096;
 /// Devices without requests are forgotten where there are more.
 const DEVICES_MAX: usize = 64;
 /// What lies there is not on a device, wherever else it may be mounted.

@@ -110,7 +110,8 @@ impl Place {
         last.replace(stamp).is_some_and(|before| before != stamp)
     }
 
-    fn path(&self) -> Vec<u8> {
+    /// Its path below its root.
+    pub(in crate::prefetch) fn path(&self) -> Vec<u8> {
         let (mut names, mut at) = (Vec::new(), self);
         while let Some((above, name)) = &at.above {
             names.push(&**name);
