@@ -37,7 +37,7 @@ pub mod store;
 mod warm;
 mod watches;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::env;
 use std::ffi::OsString;
 use std::fs::File;
@@ -58,7 +58,7 @@ use crate::kernel::Stat;
 use crate::observe::access::{CursorId, EntryAccess, EntryCall};
 use crate::open::is_in_memory;
 use crate::pool::{Pool, PoolBounds};
-use crate::prefetch::ReadAhead;
+use crate::prefetch::FileRead;
 use crate::tasks::ThreadRoom;
 use crate::wire::wire;
 use fetch::{Job, JobResult, PathFacts, Tools, What, work};
@@ -159,8 +159,10 @@ pub(crate) struct Learner {
     submitted: u64,
     /// New paths that no worker was given yet.
     unlooked: VecDeque<Box<[u8]>>,
-    /// Files that were learned as walks had fetched them.
-    read_ahead: usize,
+    /// Files that were learned as directories of walks are watched.
+    files_read: usize,
+    /// The program's processes, as far as they were met.
+    processes: BTreeSet<i32>,
     /// Whether most of what is fetched lies on a device that seeks, once that is known.
     seeks: Option<bool>,
     /// That was told of the whole list, and no more by each fetch.
@@ -229,7 +231,8 @@ impl Learner {
             now: Nanos(0),
             submitted: 0,
             unlooked: VecDeque::new(),
-            read_ahead: 0,
+            files_read: 0,
+            processes: BTreeSet::new(),
             seeks: None,
             seeks_told: false,
             seen: UsedPaths::default(),
@@ -322,9 +325,10 @@ impl Learner {
     }
 
     fn take_notes(&mut self, now: Nanos, notes: Notes) {
-        // Any process may have read it: that tells whether an entry is used, and teaches none.
-        for path in notes.paths {
-            if self.places.contains_key(&path[..]) {
+        // Any process may have read it: that tells whether an entry is used. What is not in the
+        // list is learned where it was one of the program's.
+        for (path, process) in notes.paths {
+            if self.places.contains_key(&path[..]) || self.is_program(process) {
                 self.note(now, &path, LearnedKind::Read);
             }
         }
@@ -404,15 +408,27 @@ impl Learner {
         }
     }
 
-    /// The program has read `file`, which a walk had fetched: no poll meets it there. Of a long walk
-    /// the first files are enough, as it will be found to be one again.
-    pub(crate) fn read_ahead(&mut self, now: Nanos, file: &ReadAhead) {
-        if self.read_ahead < READ_AHEAD_MAX
+    /// `file` was read. No poll meets the program there if it has not waited: a walk had fetched it,
+    /// or it came with its neighbours. Of a long walk the first files are enough, as it will be
+    /// found to be one again.
+    pub(crate) fn file_read(&mut self, now: Nanos, file: &FileRead) {
+        let is_program = match file.process {
+            Some(_) => self.is_program(file.process),
+            None => file.is_fetched,
+        };
+        if is_program
+            && self.files_read < FILES_READ_MAX
             && let Some(path) = file.path()
         {
-            self.read_ahead += 1;
+            self.files_read += 1;
             self.note(now, &path, LearnedKind::Read);
         }
+    }
+
+    /// Whether this is one of the program's processes, which sees the same files as this one.
+    fn is_program(&mut self, process: Option<i32>) -> bool {
+        let known = process.filter(|pid| self.processes.contains(pid));
+        known.is_some_and(|pid| self.namespaces.is_own(pid, pid))
     }
 
     /// The program was seen to use `path`. Whether that is the first time.
@@ -434,6 +450,10 @@ impl Learner {
     /// The reports that follow are of the process `pid`.
     pub(crate) fn process(&mut self, pid: i32) {
         self.namespaces.process(pid);
+        if self.processes.len() >= PROCESSES_MAX {
+            self.processes.clear();
+        }
+        self.processes.insert(pid);
     }
 
     /// Whether `file` lies on a file system that keeps all in memory.
@@ -587,7 +607,8 @@ const LOOKS_LEFT: usize = 128;
 /// Paths that wait to be looked at.
 const UNLOOKED_MAX: usize = 4_096;
 /// A list is for a start; a walk through more files than these is none.
-const READ_AHEAD_MAX: usize = 4_096;
+const FILES_READ_MAX: usize = 4_096;
+const PROCESSES_MAX: usize = 4_096;
 const CURSORS_MAX: usize = 4_096;
 /// A program that starts uses an entry within a few round trips of its device.
 const FOLLOWED_WITHIN: Nanos = Nanos::from_millis(250);

@@ -43,7 +43,7 @@ pub(crate) use devices::RememberedDevices;
 use ends::Ends;
 use files::Files;
 pub use walks::EntryStats;
-pub(crate) use walks::ReadAhead;
+pub(crate) use walks::FileRead;
 use walks::WalkDriver;
 use workers::{Job, Workers};
 
@@ -145,8 +145,8 @@ impl Prefetcher {
     }
 
     /// What was done for entries of directory trees.
-    /// Files that the program has read since the last call without a wait, as walks had fetched them.
-    pub(crate) fn take_read(&mut self) -> Vec<ReadAhead> {
+    /// Files that were read since the last call in directories of walks.
+    pub(crate) fn take_read(&mut self) -> Vec<FileRead> {
         self.walks.take_read()
     }
 

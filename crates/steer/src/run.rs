@@ -323,7 +323,7 @@ impl Runner {
                 learner.requested(*file, range);
             }
             for file in read {
-                learner.read_ahead(now, &file);
+                learner.file_read(now, &file);
             }
             learner.advance(now, list_bytes);
             self.prefetcher.set_list(learner.ahead_bytes(), learner.requests());

@@ -44,7 +44,8 @@ pub(crate) struct WatchQueue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told<'a> {
     /// The file `name` in the directory with this number was read; also one that is gone by now.
-    Read { number: i32, name: &'a [u8] },
+    /// By this process, where the system tells: marks do, to root.
+    Read { number: i32, name: &'a [u8], process: Option<i32> },
     /// The watch has ended, as its directory is gone, or as others have taken its place.
     Ended(i32),
     /// The kernel has dropped events.
@@ -144,7 +145,7 @@ impl WatchQueue {
                 if !is_read || name.is_empty() {
                     continue;
                 }
-                Told::Read { number: event.wd(), name }
+                Told::Read { number: event.wd(), name, process: None }
             };
             if !each(told) {
                 return;

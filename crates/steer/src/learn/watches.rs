@@ -33,7 +33,7 @@ struct State {
     /// Notes were lost.
     is_over: bool,
     /// Notes of directories that are about to be known.
-    early: VecDeque<(i32, Vec<u8>)>,
+    early: VecDeque<(i32, Vec<u8>, Option<i32>)>,
 }
 
 #[derive(Debug)]
@@ -48,8 +48,8 @@ struct Directory {
 /// What notes tell.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    /// Paths that were read.
-    pub(super) paths: Vec<Vec<u8>>,
+    /// Paths that were read, and by which process, where the system tells.
+    pub(super) paths: Vec<(Vec<u8>, Option<i32>)>,
     /// Directories that are watched no more: what is not in `paths` may have been read.
     pub(super) left: Vec<Vec<u8>>,
 }
@@ -100,17 +100,20 @@ impl Watches {
             return notes;
         }
         let mut repeated = BTreeSet::new();
-        let mut read = |directories: &mut BTreeMap<i32, Directory>, number: i32, name: &[u8]| {
+        let mut read = |directories: &mut BTreeMap<i32, Directory>,
+                        number: i32,
+                        name: &[u8],
+                        process: Option<i32>| {
             let Some(row) = directories.get_mut(&number) else { return false };
             if row.names.len() >= NAMES_MAX || !row.names.insert(name.to_vec()) {
                 repeated.insert(number);
             } else {
-                notes.paths.push([&row.path, name].join(&b'/'));
+                notes.paths.push(([&row.path, name].join(&b'/'), process));
             }
             true
         };
-        for (number, name) in std::mem::take(early) {
-            read(directories, number, &name);
+        for (number, name, process) in std::mem::take(early) {
+            read(directories, number, &name, process);
         }
         let (mut ended, mut left) = (Vec::new(), NOTES_MAX);
         self.queue.take(|event| {
@@ -118,10 +121,10 @@ impl Watches {
             match event {
                 Told::Lost => *is_over = true,
                 Told::Ended(number) => ended.extend(directories.remove(&number)),
-                Told::Read { number, name } => {
-                    let is_known = read(directories, number, name);
+                Told::Read { number, name, process } => {
+                    let is_known = read(directories, number, name, process);
                     if !is_known && early.len() < EARLY_MAX {
-                        early.push_back((number, name.to_vec()));
+                        early.push_back((number, name.to_vec(), process));
                     }
                 }
             }
@@ -219,12 +222,13 @@ mod tests {
         let file = File::open(scratch.join("a")).unwrap();
         crate::kernel::prefetch(&file, &(0..1), 4096).unwrap();
         let _ = fs::read_dir(scratch.join("d")).unwrap().count();
-        assert_eq!(watches.take().paths, [b""; 0]);
+        let paths = || watches.take().paths.into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+        assert_eq!(paths(), [b""; 0]);
         for name in ["b", "c", "b"] {
             read(scratch.join(name));
         }
-        assert_eq!(watches.take().paths, [b"/w/b", b"/w/c"]);
-        assert_eq!(watches.take().paths, [b""; 0]);
+        assert_eq!(paths(), [b"/w/b", b"/w/c"]);
+        assert_eq!(paths(), [b""; 0]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use crate::tasks::ThreadRoom;
 use crate::watch::WatchQueue;
 use directories::Directories;
 use roots::Roots;
-use watches::{Untold, Watches};
+use watches::{ToldRead, Untold, Watches};
 
 /// What was done for entries of directory trees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,14 +60,18 @@ pub struct EntryStats {
     pub unused_bytes: u64,
 }
 
-/// A file that was read without a wait, as a walk had fetched it.
+/// A file in a directory of a walk that was read, on a device that has to fetch what is asked of it.
 #[derive(Debug)]
-pub(crate) struct ReadAhead {
+pub(crate) struct FileRead {
     place: Arc<Place>,
     name: Vec<u8>,
+    /// The process that has read it, where the system tells.
+    pub(crate) process: Option<i32>,
+    /// A walk of the program had fetched it, which goes on.
+    pub(crate) is_fetched: bool,
 }
 
-impl ReadAhead {
+impl FileRead {
     /// Where it lies; none below another root than that of this process.
     pub(crate) fn path(&self) -> Option<Vec<u8>> {
         let above = self.place.root().is_own().then(|| self.place.path())?;
@@ -94,8 +98,8 @@ pub(super) struct WalkDriver {
     submitted: u64,
     devices: BTreeMap<Option<u64>, DeviceRow>,
     facts: Devices,
-    /// Files that a walk has fetched from a device and the program has read since, not taken yet.
-    read: Vec<ReadAhead>,
+    /// Files that were read, by a process that is known or as a walk had fetched them; not taken yet.
+    read: Vec<FileRead>,
     /// When an entry was last used, if any was since all was forgotten.
     used: Option<Nanos>,
     /// When a poll last met the program at one.
@@ -189,8 +193,8 @@ impl WalkDriver {
         self.walks.take_gained()
     }
 
-    /// What was read since the last call, of what walks had fetched from a device.
-    pub(super) fn take_read(&mut self) -> Vec<ReadAhead> {
+    /// What was read since the last call in directories of walks.
+    pub(super) fn take_read(&mut self) -> Vec<FileRead> {
         std::mem::take(&mut self.read)
     }
 
@@ -290,15 +294,18 @@ impl WalkDriver {
         self.watches.take(&mut told);
         // Any process may have read it: of one that was not met for long it is another's.
         let is_met = self.met.is_some_and(|at| now.since(at) < BUSY_FOR);
-        for (dir, place, name) in told {
+        for ToldRead { dir, place, name, process } in told {
             if self.is_spent() {
                 return self.watches.drop_told();
             }
             if self.directories.is_at(dir, &place) {
                 self.used = Some(now);
                 self.roots.used(now, place.root());
-                if self.walks.told(dir, &name) && is_met && self.read.len() < READ_MAX {
-                    self.read.push(ReadAhead { place, name });
+                let is_fetched = self.walks.told(dir, &name) && is_met;
+                let row = place.device().and_then(|device| self.devices.get(&Some(device)));
+                let is_cold = row.is_some_and(|row| row.is_cold(now));
+                if is_cold && (is_fetched || process.is_some()) && self.read.len() < READ_MAX {
+                    self.read.push(FileRead { place, name, process, is_fetched });
                 }
             }
         }

@@ -267,9 +267,9 @@ impl Marks {
                     events = rest;
                     let told = match event {
                         Event::Lost => Some(Told::Lost),
-                        Event::Read { directory, name } => {
+                        Event::Read { directory, name, process } => {
                             let row = group.rows.get(&directory);
-                            row.map(|row| Told::Read { number: row.number, name })
+                            row.map(|row| Told::Read { number: row.number, name, process })
                         }
                         Event::Other => None,
                     };
@@ -305,7 +305,7 @@ impl Directory {
 /// An event of a queue.
 #[derive(Debug, PartialEq, Eq)]
 enum Event<'a> {
-    Read { directory: Directory, name: &'a [u8] },
+    Read { directory: Directory, name: &'a [u8], process: Option<i32> },
     Lost,
     Other,
 }
@@ -339,7 +339,9 @@ fn split(bytes: &[u8]) -> Option<(Event<'_>, &[u8])> {
     }
     let system = u64::from(system[0]) | u64::from(system[1]) << 32;
     let directory = Directory { system, handle: handle.to_vec() };
-    Some((Event::Read { directory, name }, rest))
+    // 0 for users that may not know.
+    let process = i32::try_from(word(20)?).ok().filter(|pid| *pid > 0);
+    Some((Event::Read { directory, name, process }, rest))
 }
 
 const ADD: u32 = libc::FAN_MARK_ADD | libc::FAN_MARK_EVICTABLE;

@@ -15,7 +15,7 @@ fn handle(scratch: &Scratch, name: &str) -> OwnedFd {
 fn told(queue: &WatchQueue) -> Vec<(i32, String)> {
     let mut all = Vec::new();
     queue.take(|event| {
-        if let Told::Read { number, name } = event {
+        if let Told::Read { number, name, .. } = event {
             all.push((number, String::from_utf8(name.to_vec()).unwrap()));
         }
         true

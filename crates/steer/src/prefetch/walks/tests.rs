@@ -375,7 +375,7 @@ fn what_others_do_in_a_directory_that_was_left_is_not_told() {
             fs::read(tree.join(format!("{at}/file"))).unwrap();
             let mut told = Vec::new();
             watches.take(&mut told);
-            told.into_iter().map(|(dir, _, name)| (dir.0, name)).collect::<Vec<_>>()
+            told.into_iter().map(|read| (read.dir.0, read.name)).collect::<Vec<_>>()
         };
         assert_eq!(told(&mut watches, 299), [(299, b"file".to_vec())]);
         assert_eq!(told(&mut watches, 299), [], "one use");

@@ -31,12 +31,23 @@ pub(super) struct Watches {
     /// Directories whose watch tells of another one at the moment, and the numbers of these.
     twins: VecDeque<(i32, DirectoryId, Arc<Place>)>,
     /// What was told by watches that the driver does not know yet.
-    early: VecDeque<(i32, Vec<u8>)>,
+    early: VecDeque<(i32, Vec<u8>, Option<i32>)>,
     turns: u64,
 }
 
 /// A directory, and where it lies, of which reads are told no more.
 pub(super) type Untold = (DirectoryId, Arc<Place>);
+
+/// A file that was read.
+#[derive(Debug)]
+pub(super) struct ToldRead {
+    pub(super) dir: DirectoryId,
+    /// Where its directory lies.
+    pub(super) place: Arc<Place>,
+    pub(super) name: Vec<u8>,
+    /// The process that did, where the system tells.
+    pub(super) process: Option<i32>,
+}
 
 #[derive(Debug)]
 struct Watched {
@@ -146,15 +157,14 @@ impl Watches {
         self.rows.len()
     }
 
-    /// Appends what was told since the last call: the directory, where it lies, and the file that
-    /// was read.
-    pub(super) fn take(&mut self, told: &mut Vec<(DirectoryId, Arc<Place>, Vec<u8>)>) {
+    /// Appends what was told since the last call.
+    pub(super) fn take(&mut self, told: &mut Vec<ToldRead>) {
         if self.rows.is_empty() {
             return;
         }
         self.turns += 1;
-        for (number, name) in std::mem::take(&mut self.early) {
-            self.tell(number, &name, told);
+        for (number, name, process) in std::mem::take(&mut self.early) {
+            self.tell(number, &name, process, told);
         }
         let (queue, mut bytes) = (Arc::clone(&self.queue), 0);
         queue.take(|event| {
@@ -164,13 +174,13 @@ impl Watches {
                     self.twins.retain(|twin| twin.0 != number);
                 }
                 Told::Lost => {}
-                Told::Read { number, name } => {
+                Told::Read { number, name, process } => {
                     bytes += EVENT_BYTES + name.len();
                     if self.rows.contains_key(&number) {
-                        self.tell(number, name, told);
+                        self.tell(number, name, process, told);
                     } else if self.early.len() < EARLY_MAX {
                         // The listing of that directory is on its way to the driver.
-                        self.early.push_back((number, name.to_vec()));
+                        self.early.push_back((number, name.to_vec(), process));
                     }
                 }
             }
@@ -179,18 +189,14 @@ impl Watches {
         assert!(self.early.len() <= EARLY_MAX, "what waits is bounded");
     }
 
-    fn tell(
-        &mut self,
-        number: i32,
-        name: &[u8],
-        told: &mut Vec<(DirectoryId, Arc<Place>, Vec<u8>)>,
-    ) {
+    fn tell(&mut self, number: i32, name: &[u8], process: Option<i32>, told: &mut Vec<ToldRead>) {
         let Some(row) = self.rows.get_mut(&number) else { return };
         row.turn = self.turns;
         if row.name != name {
             row.name.clear();
             row.name.extend_from_slice(name);
-            told.push((row.dir, Arc::clone(&row.place), name.to_vec()));
+            let (dir, place) = (row.dir, Arc::clone(&row.place));
+            told.push(ToldRead { dir, place, name: name.to_vec(), process });
         }
     }
 }

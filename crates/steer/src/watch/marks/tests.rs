@@ -13,7 +13,8 @@ fn events_are_read_whole_and_cut_ones_are_not() {
     bytes.extend([3, 0]);
     bytes.extend(24_u16.to_ne_bytes());
     bytes.extend(libc::FAN_ACCESS.to_ne_bytes());
-    bytes.extend([0xff; 8]);
+    // No descriptor; the process.
+    bytes.extend([(-1_i32).to_ne_bytes(), 77_i32.to_ne_bytes()].concat());
     bytes.extend([libc::FAN_EVENT_INFO_TYPE_DFID_NAME, 0]);
     bytes.extend(info.to_ne_bytes());
     bytes.extend([5_u32.to_ne_bytes(), 6_u32.to_ne_bytes(), 4_u32.to_ne_bytes()].concat());
@@ -24,8 +25,11 @@ fn events_are_read_whole_and_cut_ones_are_not() {
         assert_eq!(split(&bytes[..cut]), None, "cut at {cut}");
     }
     let twice = [&bytes[..], &bytes].concat();
-    let read = Event::Read { directory, name: b"file" };
+    let read = Event::Read { directory: directory.clone(), name: b"file", process: Some(77) };
     assert_eq!(split(&twice), Some((read, &bytes[..])));
+    bytes[20..24].copy_from_slice(&[0; 4]);
+    let read = Event::Read { directory, name: b"file", process: None };
+    assert_eq!(split(&bytes), Some((read, &[][..])), "of a user that may not know");
     bytes[8..16].copy_from_slice(&libc::FAN_Q_OVERFLOW.to_ne_bytes());
     assert_eq!(split(&bytes), Some((Event::Lost, &[][..])));
     bytes[8..16].copy_from_slice(&libc::FAN_OPEN.to_ne_bytes());

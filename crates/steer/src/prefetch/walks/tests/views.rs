@@ -128,7 +128,7 @@ fn a_watch_on_a_directory_at_two_paths_tells_of_one_of_them() {
         fs::read(tree.join("file")).unwrap();
         let mut told = Vec::new();
         watches.take(&mut told);
-        told.into_iter().map(|(dir, _, _)| dir).collect::<Vec<_>>()
+        told.into_iter().map(|read| read.dir).collect::<Vec<_>>()
     };
     let dir = |untold: Option<Untold>| untold.map(|(dir, _)| dir);
     assert_eq!(dir(watches.add(number, one, &a)), None);
