@@ -316,12 +316,17 @@ impl Learner {
 
     /// Takes in what was read and fetched since the last call.
     fn take_all(&mut self, now: Nanos) {
-        let notes = self.tools.watches.take();
-        self.take_notes(now, notes);
+        self.take_told(now);
         while let Some(done) = self.pool.completed() {
             self.take_in(now, done);
         }
         self.look();
+    }
+
+    /// Takes in the reads that were told since the last call.
+    pub(crate) fn take_told(&mut self, now: Nanos) {
+        let notes = self.tools.watches.take();
+        self.take_notes(now, notes);
     }
 
     fn take_notes(&mut self, now: Nanos, notes: Notes) {

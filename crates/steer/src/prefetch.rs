@@ -145,9 +145,10 @@ impl Prefetcher {
     }
 
     /// What was done for entries of directory trees.
-    /// Files that were read since the last call in directories of walks.
-    pub(crate) fn take_read(&mut self) -> Vec<FileRead> {
-        self.walks.take_read()
+    /// Takes in the reads that were told since the last call, for which a part of `allowance` may be
+    /// used, and gives them on.
+    pub(crate) fn take_told(&mut self, now: Nanos, allowance: Allowance) -> Vec<FileRead> {
+        if self.has_walks { self.walks.take_read(now, allowance) } else { Vec::new() }
     }
 
     pub(crate) fn entry_stats(&self) -> EntryStats {

@@ -223,6 +223,7 @@ impl Poller for Runner {
         if some_ended {
             self.prefetcher.some_ended();
         }
+        self.take_told(now, allowance);
         let moved = self.poll_observers(now, some_ended, allowance);
         self.advance(now, allowance);
         self.publish();
@@ -303,6 +304,16 @@ impl Runner {
         }
     }
 
+    /// What was told until now is learned before what is met: it is older.
+    fn take_told(&mut self, now: Nanos, allowance: Allowance) {
+        let read = self.prefetcher.take_told(now, allowance);
+        let Some(learner) = &mut self.learner else { return };
+        for file in read {
+            learner.file_read(now, &file);
+        }
+        learner.take_told(now);
+    }
+
     fn poll_observers(&mut self, now: Nanos, some_ended: bool, allowance: Allowance) -> bool {
         let Self { observers, prefetcher, learner, .. } = self;
         match learner {
@@ -317,13 +328,10 @@ impl Runner {
     /// Has what is wanted next fetched, as far as it is paid for.
     fn advance(&mut self, now: Nanos, allowance: Allowance) {
         self.prefetcher.advance(now, allowance);
-        let (list_bytes, read) = (self.list_bytes(), self.prefetcher.take_read());
+        let list_bytes = self.list_bytes();
         if let Some(learner) = &mut self.learner {
             for (file, range) in self.prefetcher.requested() {
                 learner.requested(*file, range);
-            }
-            for file in read {
-                learner.file_read(now, &file);
             }
             learner.advance(now, list_bytes);
             self.prefetcher.set_list(learner.ahead_bytes(), learner.requests());

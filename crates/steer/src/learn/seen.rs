@@ -23,6 +23,8 @@ use crate::open::{LeaseList, open_found};
 #[derive(Debug, Default)]
 pub(super) struct UsedPaths {
     rows: BTreeMap<Box<[u8]>, Row>,
+    /// The first use of the path that came last.
+    last: Nanos,
 }
 
 #[derive(Debug)]
@@ -70,9 +72,11 @@ impl UsedPaths {
         if self.rows.len() >= ENTRIES_MAX {
             return false;
         }
+        // What one poll meets has an order, too.
+        self.last = now.max(self.last + ORDER);
         let row = Row {
             kind,
-            first: now,
+            first: self.last,
             version: None,
             is_strange: false,
             was_cached: false,
@@ -256,6 +260,8 @@ fn resident(path: &[u8], leases: &LeaseList) -> Option<Vec<Range<u64>>> {
     Some(ranges)
 }
 
+/// What lists tell of times.
+const ORDER: Nanos = Nanos::from_micros(1);
 const TOUCHES_MAX: usize = 512;
 /// The unit of what observers tell of mappings: pages around a fault come with it.
 const TOUCH_BYTES: u64 = 64 << 10;
@@ -301,6 +307,19 @@ mod tests {
             list.merge(run(&[], Some(&ranges(&list))));
         }
         assert_eq!(list.entries()[0].ranges, from_ref(&often), "it is forgotten");
+    }
+
+    #[test]
+    fn what_one_poll_meets_is_learned_in_its_order() {
+        let mut seen = UsedPaths::default();
+        for path in [&b"/c"[..], b"/a", b"/b", b"/a"] {
+            seen.note(Nanos::from_millis(7), path, LearnedKind::Stat);
+            seen.found(path, Version::default());
+        }
+        let mut list = LearnedList::default();
+        list.merge(seen.observed(|_, _| Listed::Nothing));
+        let paths: Vec<_> = list.entries().iter().map(|entry| &*entry.path).collect();
+        assert_eq!(paths, [b"/c", b"/a", b"/b"]);
     }
 
     #[test]

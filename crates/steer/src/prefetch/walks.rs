@@ -193,8 +193,10 @@ impl WalkDriver {
         self.walks.take_gained()
     }
 
-    /// What was read since the last call in directories of walks.
-    pub(super) fn take_read(&mut self) -> Vec<FileRead> {
+    /// Takes in the reads that were told since the last call, for which a part of `allowance` may be
+    /// used, and gives them on.
+    pub(super) fn take_read(&mut self, now: Nanos, allowance: Allowance) -> Vec<FileRead> {
+        self.hear(now, allowance);
         std::mem::take(&mut self.read)
     }
 
@@ -287,6 +289,14 @@ impl WalkDriver {
         }
     }
 
+    /// Takes in the reads that watches have told since the last call, for which a part of
+    /// `allowance` may be used.
+    fn hear(&mut self, now: Nanos, allowance: Allowance) {
+        // Whatever this poll uses: beside many processes that is all that it may.
+        self.allowance = Some(allowance.share(TAKEN_IN_ONE_IN));
+        self.take_told(now);
+    }
+
     /// Takes in the reads that watches have told since the last call. Once a poll has used what it
     /// may, they are dropped: what is taken in late is of no use.
     fn take_told(&mut self, now: Nanos) {
@@ -349,9 +359,7 @@ impl WalkDriver {
         if self.used.is_none() && self.requests.is_empty() {
             return;
         }
-        // Whatever this poll has used: beside many processes that is all that it may.
-        self.allowance = Some(allowance.share(TAKEN_IN_ONE_IN));
-        self.take_told(now);
+        self.hear(now, allowance);
         self.roots.expire(now);
         while !self.is_spent()
             && let Some(completion) = self.workers.as_mut().and_then(EntryWorkers::completed)
