@@ -225,7 +225,7 @@ impl LearnedList {
 
     /// Takes in what one more run used.
     pub fn merge(&mut self, run: Vec<Observed>) {
-        let before = core::mem::take(&mut self.entries);
+        let before = in_order_of(&run, core::mem::take(&mut self.entries));
         let mut before: BTreeMap<Box<[u8]>, LearnedEntry> =
             before.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
         let mut by_path = BTreeMap::new();
@@ -291,6 +291,23 @@ impl LearnedList {
         let runs = self.runs.max(other.runs);
         *self = Self::of(runs, by_path).with_poor(poor.unwrap_or_default());
     }
+}
+
+/// `entries`, by first use, at their places in `run`: what was not seen in it follows what came
+/// before it until now. Times of two runs, of which one waited and one did not, tell no order.
+fn in_order_of(run: &[Observed], mut entries: Vec<LearnedEntry>) -> Vec<LearnedEntry> {
+    let seen = run.iter().filter(|it| it.is_seen);
+    let seen: BTreeMap<&[u8], Nanos> = seen.map(|it| (&*it.entry.path, it.entry.first)).collect();
+    let mut last = None;
+    for entry in &mut entries {
+        let after = |last: Nanos| Nanos(last.0.saturating_add(STEP.0));
+        entry.first = match seen.get(&*entry.path) {
+            Some(&first) => first,
+            None => last.map_or(entry.first.min(STEP), after),
+        };
+        last = Some(entry.first);
+    }
+    entries
 }
 
 impl LearnedEntry {
@@ -418,6 +435,9 @@ const MAJORITY: u32 = 2;
 const WHOLE_MAX: u64 = 4 << 20;
 /// Of another version than the one that was read in part no more is fetched.
 const HEAD_MAX: u64 = 128 << 10;
+
+/// The least that lists tell times apart by.
+const STEP: Nanos = Nanos::from_micros(1);
 
 #[cfg(test)]
 mod tests;

@@ -391,17 +391,18 @@ impl Learner {
         }
     }
 
-    /// The program uses `path`.
-    fn note(&mut self, now: Nanos, path: &[u8], kind: LearnedKind) {
+    /// The program uses `path`. Whether that is the first time.
+    fn note(&mut self, now: Nanos, path: &[u8], kind: LearnedKind) -> bool {
         if format::check_path(path).is_err() || KERNELS_OWN.iter().any(|own| path.starts_with(own))
         {
-            return;
+            return false;
         }
         let is_new = self.sighted(now, path, kind);
         if is_new && self.target.is_some() && self.unlooked.len() < UNLOOKED_MAX {
             self.unlooked.push_back(path.into());
         }
         self.look();
+        is_new
     }
 
     /// Has workers look at paths that are new, as far as there is room.
@@ -426,7 +427,10 @@ impl Learner {
             && let Some(path) = file.path()
         {
             self.files_read += 1;
-            self.note(now, &path, LearnedKind::Read);
+            let is_new = self.note(now, &path, LearnedKind::Read);
+            if is_new {
+                self.seen.was_read(&path);
+            }
         }
     }
 
@@ -587,9 +591,11 @@ impl Learner {
                 Listed::Nothing
             } else if entry.version.has_changed(version) {
                 Listed::Other(entry)
+            } else if is_wrong {
+                Listed::Wrong(&entry.ranges)
             } else {
-                // Of what was fetched no use is visible; what a wrong list has fetched is no use.
-                Listed::Same(if is_wrong { &[] } else { &entry.ranges })
+                // Of what was fetched no use is visible.
+                Listed::Same(&entry.ranges)
             }
         };
         let mut run = self.seen.observed(listed);

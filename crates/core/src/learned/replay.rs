@@ -6,7 +6,8 @@
 //!                                  |<-- ahead --->|    32 to 256 entries, within the budget
 //! ```
 //! A program that starts as it did before uses entry after entry; the position is the last one that
-//! it was seen to use. How far ahead is twice what it comes to while one entry is fetched.
+//! it was seen to use. How far ahead is twice what it comes to while one entry is fetched, as fast
+//! as it is; where it comes to what is in flight, twice as far as before.
 //!
 //! # Invariants
 //! - Each entry is requested at most once.
@@ -148,6 +149,10 @@ pub struct Replay {
     uses: VecDeque<Nanos>,
     /// A mean of how long fetches take.
     latency: Nanos,
+    /// Entries that may be ahead at least: more where the program came to what was in flight.
+    reach: usize,
+    /// When that grew.
+    grown: Nanos,
     is_stopped: bool,
     /// The entries lie on a device in the order of their uses.
     is_by_place: bool,
@@ -191,6 +196,8 @@ impl Replay {
             in_flight: BTreeSet::new(),
             uses: VecDeque::new(),
             latency: Nanos(0),
+            reach: AHEAD_MIN,
+            grown: Nanos(0),
             is_stopped: false,
             is_by_place,
             stats,
@@ -290,6 +297,7 @@ impl Replay {
         if self.held.remove(&index) {
             self.released.push_back(index);
         }
+        let is_late = row.state == State::InFlight;
         if row.state != State::Waiting {
             self.stats.used_requested += 1;
             if row.state == State::Done && row.entry.is_judged {
@@ -311,26 +319,40 @@ impl Replay {
         }
         self.advance(at);
         self.judge();
+        if is_late {
+            self.grow(now);
+        }
+    }
+
+    /// The program waits for what was requested: with the distance of before it would do so again.
+    /// What is requested by it has the time of a fetch to show.
+    fn grow(&mut self, now: Nanos) {
+        let is_due = now.since(self.grown) >= self.latency && self.latency > Nanos(0);
+        if is_due && (self.is_right() || self.is_followed()) {
+            (self.reach, self.grown) = ((self.reach * 2).min(AHEAD_MAX), now);
+        }
     }
 
     /// Moves the position behind an entry that was used. Two runs differ in order: one that is far
-    /// ahead tells nothing, but several near each other do.
+    /// ahead tells nothing, but two near each other do, and several where it was not requested.
     fn advance(&mut self, at: usize) {
         if at < self.position {
             return;
         }
         let mut to = at + 1;
-        if at >= self.front + self.distance().max(AHEAD_MIN) {
+        if at >= self.position + AHEAD_MIN {
+            let is_beyond = at >= self.front + self.distance().max(AHEAD_MIN);
+            let needed = if is_beyond { FAR_KEPT } else { FAR_KEPT_NEAR };
             self.far.push_back(at);
             if self.far.len() > FAR_KEPT {
                 self.far.pop_front();
             }
-            let (first, last) = (self.far.iter().min(), self.far.iter().max());
-            let spread = last.zip(first).map_or(0, |(last, first)| last - first);
-            if self.far.len() < FAR_KEPT || spread > FAR_SPREAD {
+            let last = self.far.iter().rev().take(needed);
+            let (Some(first), Some(last)) = (last.clone().min(), last.max()) else { return };
+            if self.far.len() < needed || last - first > FAR_SPREAD {
                 return;
             }
-            to = last.map_or(to, |last| last + 1);
+            to = last + 1;
         }
         self.far.clear();
         self.position = to;
@@ -383,7 +405,7 @@ impl Replay {
             }
             _ => 0,
         };
-        let ahead = usize::try_from(comes_to).unwrap_or(AHEAD_MAX).clamp(AHEAD_MIN, AHEAD_MAX);
+        let ahead = usize::try_from(comes_to).unwrap_or(AHEAD_MAX).clamp(self.reach, AHEAD_MAX);
         let halves = self.recent.precision().is_some_and(|it| it < PRECISION_HALF);
         if halves { ahead / 2 } else { ahead }
     }
@@ -461,6 +483,7 @@ pub const PRECISION_STOP: u32 = 50;
 const ORDER_SLACK: u64 = 32;
 /// So many uses far ahead, no further from each other than the spread, are where the program is.
 const FAR_KEPT: usize = 4;
+const FAR_KEPT_NEAR: usize = 2;
 const FAR_SPREAD: usize = 128;
 /// Fewer judged entries tell nothing.
 const JUDGED_MIN: u32 = 16;

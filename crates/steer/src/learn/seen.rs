@@ -38,6 +38,8 @@ struct Row {
     /// Most of the file was in memory when the program came to it: what is there at the end says
     /// nothing of what was used.
     was_cached: bool,
+    /// The program had read it when it was noted: what was in memory then is no more than that.
+    was_read: bool,
     touches: Vec<Range<u64>>,
     /// What was requested of it ahead of the program's readers.
     requested: Vec<Range<u64>>,
@@ -49,6 +51,8 @@ pub(super) enum Listed<'a> {
     Nothing,
     /// Of the version that is there now these ranges.
     Same(&'a [Range<u64>]),
+    /// The same, where the list proved to be that of something else: that tells of no use.
+    Wrong(&'a [Range<u64>]),
     /// What the entry has of another version.
     Other(&'a LearnedEntry),
 }
@@ -80,12 +84,20 @@ impl UsedPaths {
             version: None,
             is_strange: false,
             was_cached: false,
+            was_read: false,
             touches: Vec::new(),
             requested: Vec::new(),
         };
         self.rows.insert(path.into(), row);
         assert!(self.rows.len() <= ENTRIES_MAX, "paths have a bound");
         true
+    }
+
+    /// The program has read the file at `path`, which it had to fetch, and was not met at it before.
+    pub(super) fn was_read(&mut self, path: &[u8]) {
+        if let Some(row) = self.rows.get_mut(path) {
+            row.was_read = true;
+        }
     }
 
     /// The version of the file at `path`.
@@ -105,7 +117,7 @@ impl UsedPaths {
     pub(super) fn looked(&mut self, path: &[u8], found: &PathFacts) {
         let Some(row) = self.rows.get_mut(path) else { return };
         row.version = Some(found.version);
-        row.was_cached |= found.is_cached;
+        row.was_cached |= found.is_cached && !row.was_read;
         let is_known = matches!(found.kind, FileType::RegularFile | FileType::Directory);
         row.is_strange = !is_known || found.is_in_memory;
         row.kind = match (row.kind, found.kind) {
@@ -162,9 +174,8 @@ impl UsedPaths {
     }
 
     /// All of it, for a list. Of large files that were not in memory before it is asked what is
-    /// there now, but for those that are `listed` in this version: there is what was fetched
-    /// of it, and what prefetching has wasted would never leave the list. For the same reason what
-    /// was requested ahead of the program and not read is left out.
+    /// there now. What was fetched for those that are `listed`, and what was requested ahead of the
+    /// program and not read, is left out: what prefetching has wasted would never leave the list.
     pub(super) fn observed<'a>(
         &self,
         listed: impl Fn(&[u8], Version) -> Listed<'a>,
@@ -180,14 +191,16 @@ impl UsedPaths {
             let unseen = match before {
                 // That most of it is there by now may be the doing of the list itself.
                 Listed::Same(fetched) => fetched.to_vec(),
+                Listed::Wrong(_) => Vec::new(),
                 Listed::Nothing | Listed::Other(_) if row.was_cached => {
                     iter::once(0..u64::MAX).collect()
                 }
                 Listed::Nothing | Listed::Other(_) => Vec::new(),
             };
-            if matches!(before, Listed::Same(_)) {
+            if matches!(before, Listed::Same(_) | Listed::Wrong(_)) {
                 ranges = row.touched(version);
-            } else if is_large && !row.was_cached && asked < ASKED_MAX {
+            }
+            if is_large && !row.was_cached && asked < ASKED_MAX {
                 asked += 1;
                 let resident = resident(path, &leases);
                 ranges = resident.map_or(ranges, |it| row.used(it, version, &before));
@@ -230,8 +243,10 @@ impl Row {
         before: &Listed<'_>,
     ) -> Vec<Range<u64>> {
         let mut requested = self.requested.clone();
-        if let Listed::Other(entry) = before {
-            requested.extend(entry.ranges_of(version, entry.bytes_max()));
+        match before {
+            Listed::Nothing => {}
+            Listed::Same(fetched) | Listed::Wrong(fetched) => requested.extend_from_slice(fetched),
+            Listed::Other(entry) => requested.extend(entry.ranges_of(version, entry.bytes_max())),
         }
         used::used(resident, &requested, &self.touched(version))
     }
@@ -274,6 +289,7 @@ const RESIDENT_MAX: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::slice::from_ref;
 
     use forerun_core::learned::LearnedList;
@@ -281,7 +297,7 @@ mod tests {
     use super::*;
 
     /// What a run that has read `reads` of a large file tells, most of which was in memory by then.
-    fn run(reads: &[Range<u64>], listed: Option<&[Range<u64>]>) -> Vec<Observed> {
+    fn run(reads: &[Range<u64>], listed: Listed<'_>) -> Vec<Observed> {
         let mut seen = UsedPaths::default();
         seen.note(Nanos(0), PATH, LearnedKind::Read);
         seen.found(PATH, Version { inode: 1, bytes: 1_000 << 10, modified: 7 });
@@ -289,7 +305,8 @@ mod tests {
         for range in reads {
             seen.read(PATH, range);
         }
-        seen.observed(|_, _| listed.map_or(Listed::Nothing, Listed::Same))
+        let listed = Cell::new(Some(listed));
+        seen.observed(|_, _| listed.take().expect("it is one file"))
     }
 
     #[test]
@@ -299,12 +316,15 @@ mod tests {
         let mut list = LearnedList::default();
         for _ in 0..3 {
             let fetched = list.trusted().next().map(|entry| entry.ranges);
-            list.merge(run(from_ref(&often), fetched.as_deref()));
+            list.merge(run(
+                from_ref(&often),
+                fetched.as_deref().map_or(Listed::Nothing, Listed::Same),
+            ));
         }
-        list.merge(run(from_ref(&once), Some(&ranges(&list))));
+        list.merge(run(from_ref(&once), Listed::Same(&ranges(&list))));
         for _ in 0..4 {
             assert_eq!(ranges(&list), from_ref(&often), "it was read in one of three runs");
-            list.merge(run(&[], Some(&ranges(&list))));
+            list.merge(run(&[], Listed::Same(&ranges(&list))));
         }
         assert_eq!(list.entries()[0].ranges, from_ref(&often), "it is forgotten");
     }
@@ -329,12 +349,16 @@ mod tests {
         #[rustfmt::skip]
         let rows: &[(_, &[Range<u64>], _)] = &[ // what the list has fetched, unseen, why
             (Some(fetched),      fetched,           "what is there is the list's own"),
-            (Some(&[]),          &[],               "of a wrong list"),
             (None,               from_ref(&(0..u64::MAX)), "it was there without a list"),
         ];
         for (listed, unseen, why) in rows {
-            assert_eq!(run(&[], *listed)[0].unseen, *unseen, "{why}");
+            assert_eq!(
+                run(&[], listed.map_or(Listed::Nothing, Listed::Same))[0].unseen,
+                *unseen,
+                "{why}"
+            );
         }
+        assert_eq!(run(&[], Listed::Wrong(fetched))[0].unseen, [], "of a wrong list");
     }
 
     const PATH: &[u8] = b"/nowhere/large";
