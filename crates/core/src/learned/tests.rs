@@ -57,6 +57,25 @@ fn of_two_runs_all_is_trusted_and_then_what_two_of_the_last_three_used() {
 }
 
 #[test]
+fn what_a_run_was_not_seen_to_use_keeps_its_place_among_the_others() {
+    let at = |paths: &[(&str, u64)], is_seen: &dyn Fn(&str) -> bool| {
+        let row = |&(path, first): &(&str, u64)| Observed {
+            entry: LearnedEntry { first: Nanos::from_millis(first), ..entry(path, 0) },
+            unseen: vec![],
+            is_seen: is_seen(path),
+        };
+        paths.iter().map(row).collect::<Vec<_>>()
+    };
+    let mut list = LearnedList::default();
+    // A run that waits for each, and one that is thirty times as fast: of one no use would have been
+    // seen, and one was not used.
+    let slow = [("a", 0), ("b", 300), ("c", 600), ("d", 900), ("e", 1_200)];
+    list.merge(at(&slow, &|_| true));
+    list.merge(at(&[("a", 0), ("b", 0), ("c", 20), ("e", 40)], &|path| path != "b"));
+    assert_eq!(trusted(&list), ["a", "b", "c", "d", "e"]);
+}
+
+#[test]
 fn what_no_use_could_be_seen_of_keeps_what_was_known() {
     let mut list = LearnedList::default();
     for _ in 0..3 {

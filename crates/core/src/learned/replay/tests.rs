@@ -72,20 +72,6 @@ fn a_list_that_is_right_is_fetched_whole_in_order_each_entry_once() {
 }
 
 #[test]
-fn the_distance_follows_latency_and_rate_within_its_bounds() {
-    #[rustfmt::skip]
-    let rows = [ // a fetch takes  entries ahead, with one use each millisecond
-        (millis(1),                AHEAD_MIN),
-        (millis(50),               100),
-        (millis(5_000),            AHEAD_MAX),
-    ];
-    for (took, expected) in rows {
-        let mut replay = Replay::new(entries(1_000));
-        assert_eq!(follow(&mut replay, |_| true, took), expected, "{took:?}");
-    }
-}
-
-#[test]
 fn a_list_that_is_wrong_is_left_soon() {
     let mut nothing = Replay::new(entries(10_000));
     follow(&mut nothing, |_| false, millis(1));
@@ -108,41 +94,6 @@ fn what_cannot_be_judged_stops_nothing() {
     replay.finish();
     assert!(replay.stats().requested > 990, "{:?}", replay.stats());
     assert_eq!(replay.stats().unused, 0);
-}
-
-#[test]
-fn a_program_that_is_ahead_of_the_list_is_not_waited_for() {
-    let mut replay = Replay::new(entries(1_000));
-    assert_eq!(issue(&mut replay).len(), AHEAD_MIN);
-    for index in 0..JUDGED_MIN {
-        complete(&mut replay, index, Some(millis(1)), true);
-        replay.used(millis(1), index);
-    }
-    replay.used(millis(1), 45);
-    let next = issue(&mut replay);
-    assert_eq!(next[..AHEAD_MIN], (46..46 + FIRST).collect::<Vec<_>>());
-    assert_eq!(next[AHEAD_MIN..], (FIRST..45).collect::<Vec<_>>(), "then the skipped");
-}
-
-#[test]
-fn one_use_far_ahead_moves_nothing_and_several_do() {
-    let mut replay = Replay::new(entries(1_000));
-    for index in issue(&mut replay) {
-        complete(&mut replay, index, Some(millis(1)), true);
-    }
-    for (now, far) in [500, 900, 200].into_iter().enumerate() {
-        replay.used(millis(now as u64), far);
-        assert_eq!(issue(&mut replay), [], "{far}");
-    }
-    for index in 0..FIRST {
-        replay.used(millis(10), index);
-    }
-    assert!(issue(&mut replay).contains(&(FIRST)), "it goes on where it was");
-    for index in 700..704 {
-        replay.used(millis(20), index);
-    }
-    assert_eq!(issue(&mut replay)[0], 704);
-    assert!(!replay.is_wrong());
 }
 
 #[test]
@@ -613,3 +564,5 @@ fn a_run_is_judged_by_enough_of_what_it_requested() {
         assert_eq!(stats.precision(), expected);
     }
 }
+
+mod position;
