@@ -48,6 +48,8 @@ mod rights;
 pub(crate) enum Name<'a> {
     /// The number of a descriptor of the program.
     Descriptor(i32),
+    /// The addresses of a mapping of the program, for which a capability is needed.
+    Mapping(u64, u64),
     /// A full path, as the program sees it.
     Path(&'a OsStr),
 }
@@ -96,6 +98,9 @@ pub(crate) fn open(
         Name::Descriptor(number) => {
             openat(process, format!("fd/{number}"), HANDLE, Mode::empty()).map_err(Refusal::Absent)
         }
+        Name::Mapping(start, end) => {
+            openat(process, mapping(start, end), HANDLE, Mode::empty()).map_err(Refusal::Absent)
+        }
         Name::Path(path) => resolve(process, path, &rights),
     }?;
     let stat = regular(&place)?;
@@ -104,7 +109,7 @@ pub(crate) fn open(
     }
     match name {
         Name::Descriptor(number) => locks::check_descriptor(process, number, stat.st_ino)?,
-        Name::Path(_) => locks::check_file(stat.st_ino)?,
+        Name::Mapping(..) | Name::Path(_) => locks::check_file(stat.st_ino)?,
     }
     let file = rights.act(|| reopen(&place))??;
     checked(file, &stat)
@@ -119,6 +124,11 @@ pub(crate) fn open_named(path: &Path) -> Result<(File, Stat), Refusal> {
     let stat = regular(&place)?;
     locks::check_file(stat.st_ino)?;
     checked(reopen(&place)?, &stat)
+}
+
+/// The link to the file that a process has mapped to these addresses, in its folder in `/proc`.
+pub(crate) fn mapping(start: u64, end: u64) -> String {
+    format!("map_files/{start:x}-{end:x}")
 }
 
 /// Whether `stat` is of a regular file.

@@ -46,7 +46,7 @@ use super::procfs::text::{self, Mapping, Sizes};
 use super::procfs::{self, open_in, read};
 use crate::clock::thread_time;
 use crate::kernel::Stat;
-use crate::open::{Name, Refusal, as_seen_by, open};
+use crate::open::{Candidate, Name, Refusal, as_seen_by, mapping, open};
 
 mod runs;
 
@@ -239,8 +239,9 @@ impl Mappings {
                 continue;
             }
             let Range { start, end } = mapped.addresses;
-            let name = format!("map_files/{start:x}-{end:x}");
-            if statat(process, name, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT) {
+            if statat(process, mapping(start, end), AtFlags::SYMLINK_NOFOLLOW).err()
+                == Some(Errno::NOENT)
+            {
                 let cursors = std::mem::replace(&mut mapped.cursors, Cursors::new());
                 cursors.iter().for_each(|cursor| sink.close(now, cursor.state));
             }
@@ -417,14 +418,23 @@ impl MappedFile {
         Some(())
     }
 
-    /// The file by its name, as the process sees it, if it still is that file.
+    /// The file by its mapping, or where that may not be opened by its name, as the process sees it,
+    /// if it still is that file. A name is resolved, for which a file system may ask its server.
     fn open(&self, process: BorrowedFd<'_>) -> Result<(File, Stat), Refusal> {
-        let path = as_seen_by(process, &self.path).ok_or(Refusal::Outside)?;
-        open(process, Name::Path(path), |found| {
+        let is_it = |found: &Candidate<'_>| {
             found.stat.st_ino == self.inode
+                && found.stat.st_nlink > 0
                 && procfs::is_followed(&found.stat)
                 && found.is_on(self.device)
-        })
+        };
+        let Range { start, end } = self.addresses;
+        match open(process, Name::Mapping(start, end), is_it) {
+            Err(Refusal::Absent(_)) => {
+                let path = as_seen_by(process, &self.path).ok_or(Refusal::Outside)?;
+                open(process, Name::Path(path), is_it)
+            }
+            opened => opened,
+        }
     }
 
     fn close(self, now: Nanos, sink: &mut dyn AccessSink) {
