@@ -1,7 +1,7 @@
 //! Drivers that do not see every use, and those that are told of each read in some directories.
 
 use forerun_core::units::Nanos;
-use forerun_core::walk::{WalkSettings, Want};
+use forerun_core::walk::{WalkOutcome, WalkSettings, Want};
 
 use super::program::{Program, READ, SAVES};
 
@@ -32,6 +32,37 @@ fn a_walk_goes_on_to_the_end_whose_uses_are_met_now_and_then() {
     assert_eq!((stats.walks, stats.unused, stats.misses), (1, 0, 0), "{stats:?}");
     let (unused, _) = program.walks.not_used();
     assert_eq!(unused, stats.waiting, "what waits was not used so far");
+}
+
+#[test]
+fn of_a_read_that_is_told_it_is_known_whether_a_walk_had_fetched_it_from_its_device() {
+    let names = names(200);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut program = polled(&names, 1_000);
+    program.completes = false;
+    program.touch_all(&names[..6], READ);
+    let top = program.dir("");
+    let mut waiting = std::mem::take(&mut program.waiting);
+    waiting.retain(|request| !names[..6].contains(&program.path(request).as_str()));
+    assert!(waiting.len() > 3, "{waiting:?}");
+    let ends = [Some(SAVES), Some(Nanos(0)), None];
+    for (request, end) in waiting.iter().zip(ends) {
+        if let Some(saves) = end {
+            program.walks.complete(request.id, WalkOutcome::Fetched { bytes: 1_000, saves });
+        }
+    }
+    #[rustfmt::skip]
+    let rows = [ // the request, whether the program was saved a wait, why
+        (0, true,   "it was fetched"),
+        (0, false,  "it was used before"),
+        (1, false,  "it was cached"),
+        (2, false,  "it is in flight"),
+    ];
+    for (at, is_saved, why) in rows {
+        let name = program.path(&waiting[at]);
+        assert_eq!(program.walks.told(top, name.as_bytes()), is_saved, "{why}");
+    }
+    assert!(!program.walks.told(top, names[199].as_bytes()), "it was not requested");
 }
 
 #[test]

@@ -35,6 +35,27 @@ fn open(learner: &mut Learner, file: &File, id: u32) {
 }
 
 #[test]
+fn reads_of_the_programs_processes_teach_and_those_of_others_do_not() {
+    let scratch = Scratch::on_disk("learn-told");
+    let own = i32::try_from(process::id()).unwrap();
+    let mut learner = learner(&scratch, process::id());
+    #[rustfmt::skip]
+    let rows = [ // the process that has read, whether that is learned
+        (Some(own),                                   true),
+        // No poll has met it as one of the program's.
+        (Some(1),                                     false),
+        // The system does not tell.
+        (None,                                        false),
+    ];
+    for (at, (process, is_learned)) in rows.into_iter().enumerate() {
+        let path = scratch.file(&format!("{at}"), "text").into_os_string().into_encoded_bytes();
+        let notes = Notes { paths: vec![(path.clone(), process)], left: Vec::new() };
+        learner.take_notes(Nanos(0), notes);
+        assert_eq!(learner.seen.has(&path), is_learned, "{process:?}");
+    }
+}
+
+#[test]
 fn what_lies_in_memory_in_any_case_is_not_learned() {
     let test = "what_lies_in_memory_in_any_case_is_not_learned";
     let (disk, memory) = (Scratch::on_disk("learn-disk"), Scratch::in_memory("learn-memory"));

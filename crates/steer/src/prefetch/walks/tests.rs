@@ -12,7 +12,7 @@ use std::thread;
 
 use forerun_testkit::{Scratch, until};
 use rustix::fs::{Mode, OFlags, RawDir, open};
-use rustix::process::getpid;
+use rustix::process::{getpid, getuid};
 
 use super::*;
 use crate::open::entries::{Root, View};
@@ -323,6 +323,33 @@ fn a_walk_goes_on_by_the_reads_that_are_told() {
     walk.driver.clear();
     assert_eq!(walk.driver.watches.count(), 0);
     assert_eq!(walk.driver.stats().unused, 100, "they stay unused");
+}
+
+#[test]
+fn what_is_read_in_a_directory_of_a_walk_is_told_with_its_process() {
+    let test = "what_is_read_in_a_directory_of_a_walk_is_told_with_its_process";
+    let mut walk = Walk::new("told-process");
+    for at in 0..40 {
+        fs::write(walk.path(format!("{at:03}.h")), [7; 100]).unwrap();
+    }
+    let names = walk.names("");
+    walk.read("", 6);
+    let told = |walk: &mut Walk| walk.driver.take_read(walk.now, Allowance::endless());
+    drop(told(&mut walk));
+    fs::read(&names[10]).unwrap();
+    let mut other = Command::new("cat").arg(&names[11]).stdout(Stdio::null()).spawn().unwrap();
+    other.wait().unwrap();
+    let rows = told(&mut walk);
+    let Some(own) = rows.first().filter(|row| row.process.is_some()) else {
+        return forerun_testkit::skip(test, "marks of fanotify, Linux 5.19");
+    };
+    assert_eq!(own.path(), Some(names[10].as_os_str().as_encoded_bytes().to_vec()));
+    let is_known = |row: &FileRead, pid| row.process == Some(pid) && !row.is_fetched;
+    assert!(is_known(own, getpid().as_raw_pid()), "{own:?}");
+    // Of others the system tells root.
+    let other = i32::try_from(other.id()).unwrap();
+    assert!(rows[1..].iter().all(|row| is_known(row, other)), "{rows:?}");
+    assert_eq!(rows.len() == 2, getuid().is_root(), "{rows:?}");
 }
 
 #[test]
