@@ -16,6 +16,7 @@
 //! | `seen` | what a run was seen to use |
 //! | `namespaces` | processes that see the same files |
 //! | `watches` | directories whose files are read |
+//! | `told` | which of these reads teach |
 //! | `fetch` | what a worker does for a path |
 //! | `warm` | all of a list, for a machine that is new |
 //!
@@ -34,6 +35,7 @@ mod namespaces;
 mod program;
 mod seen;
 pub mod store;
+mod told;
 mod warm;
 mod watches;
 
@@ -58,7 +60,6 @@ use crate::kernel::Stat;
 use crate::observe::access::{CursorId, EntryAccess, EntryCall};
 use crate::open::is_in_memory;
 use crate::pool::{Pool, PoolBounds};
-use crate::prefetch::FileRead;
 use crate::tasks::ThreadRoom;
 use crate::wire::wire;
 use fetch::{Job, JobResult, PathFacts, Tools, What, work};
@@ -68,7 +69,6 @@ use lists::{Target, lists_of};
 use namespaces::Namespaces;
 use seen::{Listed, UsedPaths};
 pub use warm::{ListReport, rebased, warm};
-use watches::Notes;
 
 /// What is learned, and what of it is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -323,30 +323,6 @@ impl Learner {
         self.look();
     }
 
-    /// Takes in the reads that were told since the last call.
-    pub(crate) fn take_told(&mut self, now: Nanos) {
-        let notes = self.tools.watches.take();
-        self.take_notes(now, notes);
-    }
-
-    fn take_notes(&mut self, now: Nanos, notes: Notes) {
-        // Any process may have read it: that tells whether an entry is used. What is not in the
-        // list is learned where it was one of the program's.
-        for (path, process) in notes.paths {
-            if self.places.contains_key(&path[..]) || self.is_program(process) {
-                self.note(now, &path, LearnedKind::Read);
-            }
-        }
-        for directory in notes.left {
-            let below = |path: &[u8]| {
-                path.strip_prefix(&directory[..]).is_some_and(|rest| rest.starts_with(b"/"))
-            };
-            for (entry, is_watched) in self.entries.iter().zip(&mut self.watched) {
-                *is_watched &= !below(&entry.path);
-            }
-        }
-    }
-
     fn take_in(&mut self, now: Nanos, done: JobResult) {
         let JobResult { what, found, took, is_watched, is_rotational } = done;
         match what {
@@ -412,32 +388,6 @@ impl Learner {
         {
             self.push(What::Look(path));
         }
-    }
-
-    /// `file` was read. No poll meets the program there if it has not waited: a walk had fetched it,
-    /// or it came with its neighbours. Of a long walk the first files are enough, as it will be
-    /// found to be one again.
-    pub(crate) fn file_read(&mut self, now: Nanos, file: &FileRead) {
-        let is_program = match file.process {
-            Some(_) => self.is_program(file.process),
-            None => file.is_fetched,
-        };
-        if is_program
-            && self.files_read < FILES_READ_MAX
-            && let Some(path) = file.path()
-        {
-            self.files_read += 1;
-            let is_new = self.note(now, &path, LearnedKind::Read);
-            if is_new {
-                self.seen.was_read(&path);
-            }
-        }
-    }
-
-    /// Whether this is one of the program's processes, which sees the same files as this one.
-    fn is_program(&mut self, process: Option<i32>) -> bool {
-        let known = process.filter(|pid| self.processes.contains(pid));
-        known.is_some_and(|pid| self.namespaces.is_own(pid, pid))
     }
 
     /// The program was seen to use `path`. Whether that is the first time.
@@ -617,8 +567,7 @@ const JOBS_MAX: usize = 192;
 const LOOKS_LEFT: usize = 128;
 /// Paths that wait to be looked at.
 const UNLOOKED_MAX: usize = 4_096;
-/// A list is for a start; a walk through more files than these is none.
-const FILES_READ_MAX: usize = 4_096;
+/// Processes of the program that are known.
 const PROCESSES_MAX: usize = 4_096;
 const CURSORS_MAX: usize = 4_096;
 /// A program that starts uses an entry within a few round trips of its device.

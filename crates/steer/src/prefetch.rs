@@ -145,8 +145,8 @@ impl Prefetcher {
     }
 
     /// What was done for entries of directory trees.
-    /// Takes in the reads that were told since the last call, for which a part of `allowance` may be
-    /// used, and gives them on.
+    /// Takes in the reads that were told since the last call, for which a part of `allowance` may
+    /// be used, and gives them on.
     pub(crate) fn take_told(&mut self, now: Nanos, allowance: Allowance) -> Vec<FileRead> {
         if self.has_walks { self.walks.take_read(now, allowance) } else { Vec::new() }
     }

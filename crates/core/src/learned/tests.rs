@@ -67,8 +67,8 @@ fn what_a_run_was_not_seen_to_use_keeps_its_place_among_the_others() {
         paths.iter().map(row).collect::<Vec<_>>()
     };
     let mut list = LearnedList::default();
-    // A run that waits for each, and one that is thirty times as fast: of one no use would have been
-    // seen, and one was not used.
+    // A run that waits for each, and one that is thirty times as fast: of one no use would have
+    // been seen, and one was not used.
     let slow = [("a", 0), ("b", 300), ("c", 600), ("d", 900), ("e", 1_200)];
     list.merge(at(&slow, &|_| true));
     list.merge(at(&[("a", 0), ("b", 0), ("c", 20), ("e", 40)], &|path| path != "b"));

@@ -93,7 +93,7 @@ impl UsedPaths {
         true
     }
 
-    /// The program has read the file at `path`, which it had to fetch, and was not met at it before.
+    /// The program has read the file at `path` before it was noted, and its device had to fetch it.
     pub(super) fn was_read(&mut self, path: &[u8]) {
         if let Some(row) = self.rows.get_mut(path) {
             row.was_read = true;

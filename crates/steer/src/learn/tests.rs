@@ -13,6 +13,7 @@ use forerun_testkit::{Scratch, installed, skip};
 use super::*;
 use crate::kernel;
 use crate::learn::store::Store;
+use crate::learn::watches::Notes;
 use forerun_core::learned::Version;
 use forerun_core::planner::CursorId as Cursor;
 

@@ -418,8 +418,8 @@ impl MappedFile {
         Some(())
     }
 
-    /// The file by its mapping, or where that may not be opened by its name, as the process sees it,
-    /// if it still is that file. A name is resolved, for which a file system may ask its server.
+    /// The file by its mapping, or where that may not be opened by its name, as the process sees
+    /// it, if it still is that file. For a name a file system may ask its server.
     fn open(&self, process: BorrowedFd<'_>) -> Result<(File, Stat), Refusal> {
         let is_it = |found: &Candidate<'_>| {
             found.stat.st_ino == self.inode

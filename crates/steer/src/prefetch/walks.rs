@@ -60,7 +60,7 @@ pub struct EntryStats {
     pub unused_bytes: u64,
 }
 
-/// A file in a directory of a walk that was read, on a device that has to fetch what is asked of it.
+/// A file in a directory of a walk that was read, on a device that had not all cached of late.
 #[derive(Debug)]
 pub(crate) struct FileRead {
     place: Arc<Place>,
@@ -98,7 +98,7 @@ pub(super) struct WalkDriver {
     submitted: u64,
     devices: BTreeMap<Option<u64>, DeviceRow>,
     facts: Devices,
-    /// Files that were read, by a process that is known or as a walk had fetched them; not taken yet.
+    /// Files that were read and not taken yet: of a process that is known, or fetched by a walk.
     read: Vec<FileRead>,
     /// When an entry was last used, if any was since all was forgotten.
     used: Option<Nanos>,
@@ -193,8 +193,8 @@ impl WalkDriver {
         self.walks.take_gained()
     }
 
-    /// Takes in the reads that were told since the last call, for which a part of `allowance` may be
-    /// used, and gives them on.
+    /// Takes in the reads that were told since the last call, for which a part of `allowance` may
+    /// be used, and gives them on.
     pub(super) fn take_read(&mut self, now: Nanos, allowance: Allowance) -> Vec<FileRead> {
         self.hear(now, allowance);
         std::mem::take(&mut self.read)
@@ -317,6 +317,7 @@ impl WalkDriver {
                 if is_cold && (is_fetched || process.is_some()) && self.read.len() < READ_MAX {
                     self.read.push(FileRead { place, name, process, is_fetched });
                 }
+                assert!(self.read.len() <= READ_MAX, "what waits is bounded");
             }
         }
     }

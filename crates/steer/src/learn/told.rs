@@ -1,0 +1,73 @@
+//! Reads that watches tell: which of them are the program's, and teach.
+//!
+//! ```text
+//!   watches of the list ------ path, process --.
+//!   watches of walks -- file, process, fetched? --> the program's? --> used, learned
+//! ```
+//! A poll meets a program where it waits. What walks have fetched, and what came with its
+//! neighbours from the device, is read without a wait: of that watches alone tell.
+//!
+//! # Invariants
+//! - A read teaches where the system tells that a process of the program has made it, as a poll has
+//!   met that; where the system tells no process, one of what a walk of the program has fetched.
+//! - A read of an entry of the list is a use of it, whichever process has made it.
+
+use forerun_core::learned::LearnedKind;
+use forerun_core::units::Nanos;
+
+use super::Learner;
+use super::watches::Notes;
+use crate::prefetch::FileRead;
+
+impl Learner {
+    /// Takes in the reads that were told since the last call.
+    pub(crate) fn take_told(&mut self, now: Nanos) {
+        let notes = self.tools.watches.take();
+        self.take_notes(now, notes);
+    }
+
+    pub(super) fn take_notes(&mut self, now: Nanos, notes: Notes) {
+        for (path, process) in notes.paths {
+            if self.places.contains_key(&path[..]) || self.is_program(process) {
+                self.note(now, &path, LearnedKind::Read);
+            }
+        }
+        for directory in notes.left {
+            let below = |path: &[u8]| {
+                path.strip_prefix(&directory[..]).is_some_and(|rest| rest.starts_with(b"/"))
+            };
+            for (entry, is_watched) in self.entries.iter().zip(&mut self.watched) {
+                *is_watched &= !below(&entry.path);
+            }
+        }
+    }
+
+    /// `file`, in a directory of a walk, was read. Of a long walk the first files are enough, as it
+    /// will be found to be one again.
+    pub(crate) fn file_read(&mut self, now: Nanos, file: &FileRead) {
+        if self.files_read >= FILES_READ_MAX {
+            return;
+        }
+        let is_program = match file.process {
+            Some(_) => self.is_program(file.process),
+            None => file.is_fetched,
+        };
+        if let Some(path) = file.path().filter(|_| is_program) {
+            assert!(path.starts_with(b"/"), "a file lies below a root");
+            self.files_read += 1;
+            let is_new = self.note(now, &path, LearnedKind::Read);
+            if is_new {
+                self.seen.was_read(&path);
+            }
+        }
+    }
+
+    /// Whether this is one of the program's processes, which sees the same files as this one.
+    fn is_program(&mut self, process: Option<i32>) -> bool {
+        let known = process.filter(|pid| self.processes.contains(pid));
+        known.is_some_and(|pid| self.namespaces.is_own(pid, pid))
+    }
+}
+
+/// A list is for a start; a walk through more files than these is none.
+const FILES_READ_MAX: usize = 4_096;
