@@ -191,11 +191,10 @@ impl UsedPaths {
             let unseen = match before {
                 // That most of it is there by now may be the doing of the list itself.
                 Listed::Same(fetched) => fetched.to_vec(),
-                Listed::Wrong(_) => Vec::new(),
                 Listed::Nothing | Listed::Other(_) if row.was_cached => {
                     iter::once(0..u64::MAX).collect()
                 }
-                Listed::Nothing | Listed::Other(_) => Vec::new(),
+                Listed::Wrong(_) | Listed::Nothing | Listed::Other(_) => Vec::new(),
             };
             if matches!(before, Listed::Same(_) | Listed::Wrong(_)) {
                 ranges = row.touched(version);
