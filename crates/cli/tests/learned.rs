@@ -2,11 +2,11 @@
 //! shown, moved and forgotten; hostile lists open nothing.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use forerun_testkit::{drop_from_cache, installed, until};
+use forerun_testkit::{Scratch, drop_from_cache, installed, until};
 use serde_json::{Value, json};
 
 use home::{BYTES, Home, succeeded};
@@ -193,6 +193,27 @@ fn a_folder_that_cannot_be_used_is_told_and_the_program_runs() {
     fs::set_permissions(home.state().join("forerun/learned"), open).unwrap();
     let told = trouble();
     assert!(told.contains("another user could have written it"), "{told}");
+}
+
+#[test]
+fn nothing_is_made_in_the_home_of_another_user() {
+    let test = "nothing_is_made_in_the_home_of_another_user";
+    if !installed(test, "python3") {
+        return;
+    }
+    let (home, other) = (Home::new("others", 1), Scratch::new("home-of-others"));
+    if chown(&*other, Some(65_534), Some(65_534)).is_err() {
+        return forerun_testkit::skip(test, "root");
+    }
+    let record = home.0.join("stats.json");
+    let mut command = home.forerun(&["run", "--stats-json", record.to_str().unwrap(), "--"]);
+    command.arg("python3").arg(home.0.join("reader.py")).arg(home.file(0));
+    let output = command.env_remove("XDG_STATE_HOME").env("HOME", &*other).output().unwrap();
+    succeeded(&output);
+    let stats: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+    let trouble = stats["learned"]["trouble"].as_str().unwrap();
+    assert!(trouble.contains("another user could have written it"), "{trouble}");
+    assert_eq!(fs::read_dir(&*other).unwrap().count(), 0);
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //! # Locking
 //! `flock` of the folder's `.lock`, which ends with the process.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -52,14 +52,17 @@ pub struct StateLock(#[expect(dead_code, reason = "closing it unlocks")] File);
 
 impl StateFolder {
     /// The folder of this user that is called `name`, or all of it if that is empty; it is made if
-    /// there is none.
+    /// there is none, but not in what belongs to another user: root may have that one's `HOME`.
     ///
     /// # Errors
     /// It cannot be made, or others may write to it.
     pub fn of_user(name: &str) -> Result<Self, StateError> {
         let full = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let state = full("XDG_STATE_HOME").or_else(|| Some(full("HOME")?.join(".local/state")));
-        Self::at(&state.ok_or(StateError::NoFolder)?.join("forerun").join(name))
+        let state = full("XDG_STATE_HOME").map(|state| (state, ""));
+        let (base, below) =
+            state.or_else(|| Some((full("HOME")?, ".local/state"))).ok_or(StateError::NoFolder)?;
+        check_base(&base)?;
+        Self::at(&base.join(below).join("forerun").join(name))
     }
 
     /// The folder at `path`.
@@ -171,6 +174,14 @@ impl StateFolder {
             }
         }
     }
+}
+
+/// Whether what is made at `base`, or in the nearest folder above it that is there, is made in a
+/// folder of this user or of the system.
+fn check_base(base: &Path) -> Result<(), StateError> {
+    let mut found = base.ancestors().filter_map(|it| Some((it, fs::metadata(it).ok()?)));
+    let of_others = found.next().filter(|(_, is)| ![0, geteuid().as_raw()].contains(&is.uid()));
+    of_others.map_or(Ok(()), |(path, _)| Err(StateError::OfOthers(path.to_owned())))
 }
 
 /// Whether nothing but this user writes to `file`.

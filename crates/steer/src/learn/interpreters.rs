@@ -51,11 +51,11 @@ enum Letters {
 /// What an interpreter runs, as a text that tells it from others: the first word that is no flag,
 /// as a full path; a module, or text that is given as a flag. None where it is no interpreter, or
 /// nothing is named.
-pub(super) fn script_of(executable: &Path, words: &[String], folder: &Path) -> Option<String> {
+pub(super) fn script_of(executable: &Path, words: &[String], folder: &Path) -> Option<Script> {
     let base = executable.file_name()?.to_string_lossy();
     let base = base.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.');
     if STARTERS.contains(&base) {
-        return Some(words.join(" "));
+        return Some(Script::Hidden(words.join(" ")));
     }
     let rules = INTERPRETERS.iter().find(|rules| rules.names.contains(&base))?;
     let is_applet = base == "busybox" && words.first().is_some_and(|it| SHELLS.contains(&&**it));
@@ -63,7 +63,18 @@ pub(super) fn script_of(executable: &Path, words: &[String], folder: &Path) -> O
     let mut reader = Reader { rules, words, said: Vec::new(), has_text: false };
     let found = reader.read(folder);
     let said = reader.said.into_iter().chain(found).collect::<Vec<_>>();
-    (!said.is_empty()).then(|| said.join(" "))
+    let text = (!said.is_empty()).then(|| said.join(" "))?;
+    let is_text = reader.has_text || text.starts_with("-c ");
+    Some(if is_text { Script::Hidden(text) } else { Script::Shown(text) })
+}
+
+/// What an interpreter runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Script {
+    /// A file, a module or a class.
+    Shown(String),
+    /// Text, or all words of a program that becomes another one: there may be secrets in it.
+    Hidden(String),
 }
 
 /// Reads the words of an interpreter.
@@ -412,7 +423,29 @@ mod tests {
         for &(executable, words, expected) in ROWS {
             let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
             let script = script_of(Path::new(executable), &words, Path::new("/w"));
-            assert_eq!(script.as_deref(), expected, "{executable} {words:?}");
+            let text = script.as_ref().map(|(Script::Shown(text) | Script::Hidden(text))| &**text);
+            assert_eq!(text, expected, "{executable} {words:?}");
+        }
+    }
+
+    #[test]
+    fn text_that_runs_and_words_of_starters_are_hidden() {
+        #[rustfmt::skip]
+        let rows = [ // what runs, whether it may be shown
+            ("/usr/bin/python3.11",  "-m http.server",    true),
+            ("/usr/bin/python3.11",  "a.py --password x", true),
+            ("/usr/bin/python3.11",  "-Sc x=1",           false),
+            ("/usr/bin/node",        "--eval 1",          false),
+            ("/usr/bin/perl",        "-e 1",              false),
+            ("/usr/bin/php8.2",      "-r 1",              false),
+            ("/usr/bin/bash",        "-lc ls",            false),
+            ("/usr/bin/lua5.4",      "-e x=1 a.lua",      false),
+            ("/usr/bin/timeout",     "5 a --password x",  false),
+        ];
+        for (executable, words, is_shown) in rows {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            let script = script_of(Path::new(executable), &words, Path::new("/w")).unwrap();
+            assert_eq!(matches!(script, Script::Shown(_)), is_shown, "{executable} {words:?}");
         }
     }
 

@@ -24,7 +24,7 @@ use forerun_core::hash::FixedState;
 use rustix::fs::{Access, access};
 
 use super::format::{Program, hex};
-use super::interpreters::script_of;
+use super::interpreters::{Script, script_of};
 use super::store::NAME_BYTES_MAX;
 
 impl Program {
@@ -35,7 +35,11 @@ impl Program {
         let build = build_of(&File::open(&executable).ok()?)?;
         let text = |word: &OsString| word.to_string_lossy().into_owned();
         let words: Vec<String> = words.iter().take(WORDS_MAX).map(text).collect();
-        let script = script_of(&executable, &words, folder);
+        let script = script_of(&executable, &words, folder).map(|script| match script {
+            Script::Shown(text) => text,
+            // Lists are exported, and their names are shown.
+            Script::Hidden(text) => format!("{HIDDEN}{:016x}", FixedState.hash_one(text)),
+        });
         Some(Self {
             executable: executable.to_string_lossy().into_owned(),
             build,
@@ -53,7 +57,7 @@ impl Program {
             hasher.write(word.as_bytes());
             hasher.write_u64(word.len() as u64);
         }
-        let shown = script.as_ref().unwrap_or(executable);
+        let shown = script.as_ref().filter(|it| !it.starts_with(HIDDEN)).unwrap_or(executable);
         let base = shown.rsplit('/').next().unwrap_or_default();
         let is_plain = |it: &char| it.is_ascii_alphanumeric() || "._-+".contains(*it);
         let base: String = base.chars().filter(is_plain).take(BASE_CHARS_MAX).collect();
@@ -138,6 +142,8 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 
 /// Where programs are without `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
+/// What begins the hash of words that are not kept.
+const HIDDEN: &str = "#";
 const WORDS_MAX: usize = 1_024;
 const BASE_CHARS_MAX: usize = 64;
 const SEGMENTS_MAX: u16 = 64;
@@ -151,6 +157,21 @@ const BUILD_ID: u32 = 3;
 mod tests {
     use super::*;
     use crate::learn::store::check_name;
+
+    #[test]
+    fn what_may_be_secret_is_neither_kept_nor_shown() {
+        let of = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            Program::of(&words, Path::new("/")).expect("it is installed")
+        };
+        let programs =
+            ["env TOKEN=secret true", "env TOKEN=other true", "sh -c secret", "sh -c other"];
+        let names = programs.map(|line| of(line).list_name());
+        for (line, name) in programs.iter().zip(&names) {
+            assert!(!format!("{:?} {name}", of(line)).contains("secret"), "{line}: {name}");
+            assert_eq!(names.iter().filter(|other| *other == name).count(), 1, "{line}: {name}");
+        }
+    }
 
     #[test]
     fn each_part_makes_another_list_with_a_name_that_can_be_one() {
@@ -186,7 +207,7 @@ mod tests {
         assert!(!own.build.is_empty() && own.called == words[0].to_string_lossy());
         let shell = Program::of(&["sh".into(), "-c".into(), "exit".into()], nowhere).unwrap();
         assert!(Path::new(&shell.executable).is_absolute(), "found by PATH");
-        assert_eq!(shell.script.as_deref(), Some("-c exit"));
+        assert!(shell.script.is_some_and(|it| it.starts_with(HIDDEN)), "its text runs");
         assert_eq!(Program::of(&["no such program".into()], nowhere), None);
         let here = Path::new(&words[0]);
         let (folder, base) = (here.parent().unwrap(), here.file_name().unwrap());

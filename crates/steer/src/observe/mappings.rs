@@ -46,7 +46,7 @@ use super::procfs::text::{self, Mapping, Sizes};
 use super::procfs::{self, open_in, read};
 use crate::clock::thread_time;
 use crate::kernel::Stat;
-use crate::open::{Candidate, Name, Refusal, as_seen_by, mapping, open};
+use crate::open::{Candidate, Name, Refusal, Rights, as_seen_by, mapping, open};
 
 mod runs;
 
@@ -418,8 +418,9 @@ impl MappedFile {
         Some(())
     }
 
-    /// The file by its mapping, or where that may not be opened by its name, as the process sees
-    /// it, if it still is that file. For a name a file system may ask its server.
+    /// The file by its mapping, if it still is that file. Where that may not be opened, or the
+    /// process has another root or less rights than this one, so that it may not reach the file any
+    /// more, by its name, as the process sees it: for that a file system may ask its server.
     fn open(&self, process: BorrowedFd<'_>) -> Result<(File, Stat), Refusal> {
         let is_it = |found: &Candidate<'_>| {
             found.stat.st_ino == self.inode
@@ -427,13 +428,13 @@ impl MappedFile {
                 && procfs::is_followed(&found.stat)
                 && found.is_on(self.device)
         };
+        let path = as_seen_by(process, &self.path).ok_or(Refusal::Outside)?;
         let Range { start, end } = self.addresses;
-        match open(process, Name::Mapping(start, end), is_it) {
-            Err(Refusal::Absent(_)) => {
-                let path = as_seen_by(process, &self.path).ok_or(Refusal::Outside)?;
-                open(process, Name::Path(path), is_it)
-            }
-            opened => opened,
+        let sees_all = path == self.path && !Rights::of(process)?.are_less_than_own()?;
+        let opened = sees_all.then(|| open(process, Name::Mapping(start, end), is_it));
+        match opened {
+            None | Some(Err(Refusal::Absent(_))) => open(process, Name::Path(path), is_it),
+            Some(opened) => opened,
         }
     }
 
