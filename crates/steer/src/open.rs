@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   descriptor N    /proc/PID/fd/N               \                    kind, identity,
-//!   path            openat2 in /proc/PID/root     >--O_PATH handle--> locks           --> reading
-//!                                                /                    |
+//!   mapping         /proc/PID/map_files/A-B       >--O_PATH handle--> locks           --> reading
+//!   path            openat2 in /proc/PID/root    /                    |
 //!   by the program's own rights, where this process has more          `--> Refusal
 //! ```
 //! The name is the program's choice, and may stand for another file at any moment. So what is
@@ -14,6 +14,8 @@
 //! - Regular files alone are opened, of no file system of the kernel's own; no pipe, device or
 //!   socket is, whatever a name stands for meanwhile.
 //! - A path is resolved below the root of its process; no symbolic link is followed.
+//! - A mapping is asked for by callers that have found no less rights, and no other root, in its
+//!   process: what is mapped may have been opened by rights that were given up since.
 //! - Nothing is opened that the program's own user, groups and capabilities could not open.
 //! - A file on which the program holds a lease or a lock of an open file description is left
 //!   alone, and so is a descriptor that can only be written.

@@ -64,9 +64,28 @@ pub(super) fn script_of(executable: &Path, words: &[String], folder: &Path) -> O
     let found = reader.read(folder);
     let said = reader.said.into_iter().chain(found).collect::<Vec<_>>();
     let text = (!said.is_empty()).then(|| said.join(" "))?;
-    let is_text = reader.has_text || text.starts_with("-c ");
+    let runs_text = |flag: &&str| text.strip_prefix(*flag).is_some_and(|it| it.starts_with(' '));
+    let is_text = reader.has_text || TEXTS.iter().any(runs_text);
     Some(if is_text { Script::Hidden(text) } else { Script::Shown(text) })
 }
+
+/// Flags by which an interpreter runs text, where it ends with them.
+const TEXTS: [&str; 14] = [
+    "-c",
+    "-e",
+    "-E",
+    "--eval",
+    "-p",
+    "--print",
+    "-pe",
+    "-r",
+    "--run",
+    "-B",
+    "-R",
+    "--process-begin",
+    "--process-code",
+    "--process-end",
+];
 
 /// What an interpreter runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
