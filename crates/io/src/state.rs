@@ -52,7 +52,7 @@ pub struct StateLock(#[expect(dead_code, reason = "closing it unlocks")] File);
 
 impl StateFolder {
     /// The folder of this user that is called `name`, or all of it if that is empty; it is made if
-    /// there is none, but not in what belongs to another user: root may have that one's `HOME`.
+    /// there is none, but not below a folder of another user: root may run with the `HOME` of one.
     ///
     /// # Errors
     /// It cannot be made, or others may write to it.

@@ -317,10 +317,13 @@ impl Learner {
     /// Takes in what was read and fetched since the last call.
     fn take_all(&mut self, now: Nanos) {
         self.take_told(now);
+        self.look();
+    }
+
+    fn take_done(&mut self, now: Nanos) {
         while let Some(done) = self.pool.completed() {
             self.take_in(now, done);
         }
-        self.look();
     }
 
     fn take_in(&mut self, now: Nanos, done: JobResult) {

@@ -144,13 +144,13 @@ impl Prefetcher {
         [self.files.seen(), self.files_refused, self.readers_refused]
     }
 
-    /// What was done for entries of directory trees.
     /// Takes in the reads that were told since the last call, for which a part of `allowance` may
-    /// be used, and gives them on.
+    /// be used: all that were not taken yet.
     pub(crate) fn take_told(&mut self, now: Nanos, allowance: Allowance) -> Vec<FileRead> {
         if self.has_walks { self.walks.take_read(now, allowance) } else { Vec::new() }
     }
 
+    /// What was done for entries of directory trees.
     pub(crate) fn entry_stats(&self) -> EntryStats {
         self.walks.stats()
     }

@@ -224,6 +224,9 @@ impl Poller for Runner {
             self.prefetcher.some_ended();
         }
         self.take_told(now, allowance);
+        if let Some(learner) = self.learner.as_mut().filter(|_| some_ended) {
+            learner.some_ended();
+        }
         let moved = self.poll_observers(now, some_ended, allowance);
         self.advance(now, allowance);
         self.publish();
@@ -257,6 +260,7 @@ impl Poller for Runner {
 
     fn finish(&mut self) {
         let (now, allowance) = (self.observers.clock.now(), Allowance::of(LAST_POLL_MAX));
+        self.take_told(now, allowance);
         let Self { observers, prefetcher, learner, .. } = self;
         if let Some(learner) = learner {
             // Records from before the program's end.

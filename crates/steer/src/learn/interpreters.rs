@@ -51,10 +51,19 @@ enum Letters {
 /// What an interpreter runs, as a text that tells it from others: the first word that is no flag,
 /// as a full path; a module, or text that is given as a flag. None where it is no interpreter, or
 /// nothing is named.
-pub(super) fn script_of(executable: &Path, words: &[String], folder: &Path) -> Option<Script> {
+/// It may be `called` otherwise, by a link to a program of many.
+pub(super) fn script_of(
+    called: &OsStr,
+    executable: &Path,
+    words: &[String],
+    folder: &Path,
+) -> Option<Script> {
     let base = executable.file_name()?.to_string_lossy();
     let base = base.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.');
-    if STARTERS.contains(&base) {
+    let called = Path::new(called).file_name().map(OsStr::to_string_lossy);
+    let applet = words.first().filter(|_| base == "busybox");
+    let names = [Some(base), called.as_deref(), applet.map(String::as_str)];
+    if names.iter().flatten().any(|name| STARTERS.contains(name)) {
         return Some(Script::Hidden(words.join(" ")));
     }
     let rules = INTERPRETERS.iter().find(|rules| rules.names.contains(&base))?;
@@ -441,7 +450,8 @@ mod tests {
     fn interpreters_are_known_by_what_they_run() {
         for &(executable, words, expected) in ROWS {
             let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-            let script = script_of(Path::new(executable), &words, Path::new("/w"));
+            let script =
+                script_of(OsStr::new(executable), Path::new(executable), &words, Path::new("/w"));
             let text = script.as_ref().map(|(Script::Shown(text) | Script::Hidden(text))| &**text);
             assert_eq!(text, expected, "{executable} {words:?}");
         }
@@ -460,12 +470,19 @@ mod tests {
             ("/usr/bin/bash",        "-lc ls",            false),
             ("/usr/bin/lua5.4",      "-e x=1 a.lua",      false),
             ("/usr/bin/timeout",     "5 a --password x",  false),
+            ("/bin/busybox",         "env A=x b",         false),
         ];
         for (executable, words, is_shown) in rows {
             let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-            let script = script_of(Path::new(executable), &words, Path::new("/w")).unwrap();
+            let script =
+                script_of(OsStr::new(executable), Path::new(executable), &words, Path::new("/w"))
+                    .unwrap();
             assert_eq!(matches!(script, Script::Shown(_)), is_shown, "{executable} {words:?}");
         }
+        let words = ["A=x".to_owned()];
+        let script =
+            script_of(OsStr::new("env"), Path::new("/bin/busybox"), &words, Path::new("/"));
+        assert_eq!(script, Some(Script::Hidden("A=x".into())), "by a link");
     }
 
     #[test]

@@ -45,6 +45,12 @@ impl Namespaces {
         self.is_own(self.process, self.process)
     }
 
+    /// Whether the process `pid` saw the same when that was asked last, or does now.
+    pub(super) fn was_own(&mut self, pid: i32) -> bool {
+        let before = self.threads.get(&pid).copied();
+        before.unwrap_or_else(|| self.is_own(pid, pid))
+    }
+
     /// Whether `thread` of the process `pid` sees the same.
     pub(super) fn is_own(&mut self, pid: i32, thread: i32) -> bool {
         let before = self.threads.get(&thread).copied();

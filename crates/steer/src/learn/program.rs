@@ -35,7 +35,7 @@ impl Program {
         let build = build_of(&File::open(&executable).ok()?)?;
         let text = |word: &OsString| word.to_string_lossy().into_owned();
         let words: Vec<String> = words.iter().take(WORDS_MAX).map(text).collect();
-        let script = script_of(&executable, &words, folder).map(|script| match script {
+        let script = script_of(called, &executable, &words, folder).map(|script| match script {
             Script::Shown(text) => text,
             // Lists are exported, and their names are shown.
             Script::Hidden(text) => format!("{HIDDEN}{:016x}", FixedState.hash_one(text)),

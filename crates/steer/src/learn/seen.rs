@@ -93,7 +93,8 @@ impl UsedPaths {
         true
     }
 
-    /// The program has read the file at `path` before it was noted, and its device had to fetch it.
+    /// The program has read the file at `path` before it was noted: that it is in memory is no sign
+    /// that it was before.
     pub(super) fn was_read(&mut self, path: &[u8]) {
         if let Some(row) = self.rows.get_mut(path) {
             row.was_read = true;
@@ -117,7 +118,8 @@ impl UsedPaths {
     pub(super) fn looked(&mut self, path: &[u8], found: &PathFacts) {
         let Some(row) = self.rows.get_mut(path) else { return };
         row.version = Some(found.version);
-        row.was_cached |= found.is_cached && !row.was_read;
+        let was_fetched = row.was_read && found.version.bytes <= READ_WHOLE_MAX;
+        row.was_cached |= found.is_cached && !was_fetched;
         let is_known = matches!(found.kind, FileType::RegularFile | FileType::Directory);
         row.is_strange = !is_known || found.is_in_memory;
         row.kind = match (row.kind, found.kind) {
@@ -274,6 +276,8 @@ fn resident(path: &[u8], leases: &LeaseList) -> Option<Vec<Range<u64>>> {
     Some(ranges)
 }
 
+/// A file that was in memory before is taken for one that was read as a whole up to this size.
+const READ_WHOLE_MAX: u64 = 4 << 20;
 /// What lists tell of times.
 const ORDER: Nanos = Nanos::from_micros(1);
 const TOUCHES_MAX: usize = 512;

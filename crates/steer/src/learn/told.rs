@@ -20,8 +20,10 @@ use super::watches::Notes;
 use crate::prefetch::FileRead;
 
 impl Learner {
-    /// Takes in the reads that were told since the last call.
+    /// Takes in what workers have done, and then the reads that were told since the last call: what
+    /// was there by then was not waited for.
     pub(crate) fn take_told(&mut self, now: Nanos) {
+        self.take_done(now);
         let notes = self.tools.watches.take();
         self.take_notes(now, notes);
     }
@@ -54,18 +56,23 @@ impl Learner {
         };
         if let Some(path) = file.path().filter(|_| is_program) {
             assert!(path.starts_with(b"/"), "a file lies below a root");
-            self.files_read += 1;
-            let is_new = self.note(now, &path, LearnedKind::Read);
-            if is_new {
+            if self.note(now, &path, LearnedKind::Read) {
+                self.files_read += 1;
                 self.seen.was_read(&path);
             }
         }
     }
 
+    /// Some of the program's processes have ended: their numbers may be those of others before
+    /// long. Those that are left are met again.
+    pub(crate) fn some_ended(&mut self) {
+        self.processes.clear();
+    }
+
     /// Whether this is one of the program's processes, which sees the same files as this one.
     fn is_program(&mut self, process: Option<i32>) -> bool {
         let known = process.filter(|pid| self.processes.contains(pid));
-        known.is_some_and(|pid| self.namespaces.is_own(pid, pid))
+        known.is_some_and(|pid| self.namespaces.was_own(pid))
     }
 }
 

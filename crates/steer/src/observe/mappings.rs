@@ -424,16 +424,18 @@ impl MappedFile {
     fn open(&self, process: BorrowedFd<'_>) -> Result<(File, Stat), Refusal> {
         let is_it = |found: &Candidate<'_>| {
             found.stat.st_ino == self.inode
-                && found.stat.st_nlink > 0
                 && procfs::is_followed(&found.stat)
                 && found.is_on(self.device)
         };
         let path = as_seen_by(process, &self.path).ok_or(Refusal::Outside)?;
         let Range { start, end } = self.addresses;
         let sees_all = path == self.path && !Rights::of(process)?.are_less_than_own()?;
-        let opened = sees_all.then(|| open(process, Name::Mapping(start, end), is_it));
+        let is_linked = |found: &Candidate<'_>| found.stat.st_nlink > 0 && is_it(found);
+        let opened = sees_all.then(|| open(process, Name::Mapping(start, end), is_linked));
         match opened {
-            None | Some(Err(Refusal::Absent(_))) => open(process, Name::Path(path), is_it),
+            None | Some(Err(Refusal::Absent(_) | Refusal::Changed)) => {
+                open(process, Name::Path(path), is_it)
+            }
             Some(opened) => opened,
         }
     }

@@ -194,9 +194,10 @@ impl WalkDriver {
     }
 
     /// Takes in the reads that were told since the last call, for which a part of `allowance` may
-    /// be used, and gives them on.
+    /// be used: all that were not taken yet.
     pub(super) fn take_read(&mut self, now: Nanos, allowance: Allowance) -> Vec<FileRead> {
         self.hear(now, allowance);
+        self.allowance = Some(allowance.share(1));
         std::mem::take(&mut self.read)
     }
 

@@ -45,7 +45,7 @@ pub(super) struct ToldRead {
     /// Where its directory lies.
     pub(super) place: Arc<Place>,
     pub(super) name: Vec<u8>,
-    /// The process that did, where the system tells.
+    /// The process that has read it, where the system tells.
     pub(super) process: Option<i32>,
 }
 
