@@ -437,7 +437,7 @@ const WHOLE_MAX: u64 = 4 << 20;
 const HEAD_MAX: u64 = 128 << 10;
 
 /// The least that lists tell times apart by.
-const STEP: Nanos = Nanos::from_micros(1);
+pub const STEP: Nanos = Nanos::from_micros(1);
 
 #[cfg(test)]
 mod tests;

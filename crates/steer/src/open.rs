@@ -14,8 +14,8 @@
 //! - Regular files alone are opened, of no file system of the kernel's own; no pipe, device or
 //!   socket is, whatever a name stands for meanwhile.
 //! - A path is resolved below the root of its process; no symbolic link is followed.
-//! - A mapping is asked for by callers that have found no less rights, and no other root, in its
-//!   process: what is mapped may have been opened by rights that were given up since.
+//! - A mapping is opened of a process that has all the rights of this one; callers have found that
+//!   its root is no other.
 //! - Nothing is opened that the program's own user, groups and capabilities could not open.
 //! - A file on which the program holds a lease or a lock of an open file description is left
 //!   alone, and so is a descriptor that can only be written.
@@ -100,6 +100,8 @@ pub(crate) fn open(
         Name::Descriptor(number) => {
             openat(process, format!("fd/{number}"), HANDLE, Mode::empty()).map_err(Refusal::Absent)
         }
+        // It may have been opened by rights that were given up since.
+        Name::Mapping(..) if rights.are_less_than_own()? => Err(Refusal::Rights),
         Name::Mapping(start, end) => {
             openat(process, mapping(start, end), HANDLE, Mode::empty()).map_err(Refusal::Absent)
         }

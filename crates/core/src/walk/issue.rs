@@ -246,19 +246,24 @@ impl Walks {
             return false;
         }
         let Lookup::Found(spot) = self.directories.look_up(dir, hash) else { return false };
-        let owner = self.directories.row(spot).and_then(|row| row.owner);
-        let walk = owner.and_then(|owner| self.cursors[usize::from(owner)].as_ref());
-        let is_it = |step: &Step| step.spot == spot && step.is_complete && step.saves > Nanos(0);
-        walk.is_some_and(|walk| walk.ahead.iter().any(is_it))
+        self.request_for(spot).is_some_and(|(which, at)| {
+            let step = self.cursors[which].as_ref().map(|walk| walk.ahead[at]);
+            step.is_some_and(|step| step.is_complete && step.saves > Nanos(0))
+        })
+    }
+
+    /// The walk that has requested the entry at `spot`, and which of its requests that is.
+    fn request_for(&self, spot: Spot) -> Option<(usize, usize)> {
+        let which = usize::from(self.directories.row(spot)?.owner?);
+        let walk = self.cursors[which].as_ref().expect("an owner is there");
+        let at = walk.ahead.iter().position(|step| step.spot == spot);
+        Some((which, at.expect("an owner has the request")))
     }
 
     /// The entry at `spot`, which was requested, is used.
     pub(super) fn use_requested(&mut self, spot: Spot) {
-        let Some(which) = self.directories.row(spot).and_then(|row| row.owner) else { return };
-        let which = usize::from(which);
-        let walk = self.cursors[which].as_ref().expect("an owner is there");
-        let at = walk.ahead.iter().position(|step| step.spot == spot);
-        self.settle_step(which, at.expect("an owner has the request"), StepEnd::Used);
+        let Some((which, at)) = self.request_for(spot) else { return };
+        self.settle_step(which, at, StepEnd::Used);
         self.judge(which, true);
     }
 

@@ -67,7 +67,7 @@ pub(super) fn script_of(
         return Some(Script::Hidden(words.join(" ")));
     }
     let rules = INTERPRETERS.iter().find(|rules| rules.names.contains(&base))?;
-    let is_applet = base == "busybox" && words.first().is_some_and(|it| SHELLS.contains(&&**it));
+    let is_applet = applet.is_some_and(|it| SHELLS.contains(&&**it));
     let words = words.iter().skip(usize::from(is_applet));
     let mut reader = Reader { rules, words, said: Vec::new(), has_text: false };
     let found = reader.read(folder);

@@ -9,7 +9,7 @@ use std::iter;
 use std::ops::Range;
 
 use forerun_core::learned::{
-    ENTRIES_MAX, LearnedEntry, LearnedKind, Observed, RANGES_MAX, Version, WHOLE_BYTES, used,
+    ENTRIES_MAX, LearnedEntry, LearnedKind, Observed, RANGES_MAX, STEP, Version, WHOLE_BYTES, used,
 };
 use forerun_core::units::Nanos;
 use rustix::fs::FileType;
@@ -46,7 +46,7 @@ struct Row {
 }
 
 /// What was fetched of a path for its list.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Listed<'a> {
     Nothing,
     /// Of the version that is there now these ranges.
@@ -77,7 +77,7 @@ impl UsedPaths {
             return false;
         }
         // What one poll meets has an order, too.
-        self.last = now.max(self.last + ORDER);
+        self.last = now.max(self.last + STEP);
         let row = Row {
             kind,
             first: self.last,
@@ -278,8 +278,6 @@ fn resident(path: &[u8], leases: &LeaseList) -> Option<Vec<Range<u64>>> {
 
 /// A file that was in memory before is taken for one that was read as a whole up to this size.
 const READ_WHOLE_MAX: u64 = 4 << 20;
-/// What lists tell of times.
-const ORDER: Nanos = Nanos::from_micros(1);
 const TOUCHES_MAX: usize = 512;
 /// The unit of what observers tell of mappings: pages around a fault come with it.
 const TOUCH_BYTES: u64 = 64 << 10;
@@ -292,7 +290,6 @@ const RESIDENT_MAX: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::slice::from_ref;
 
     use forerun_core::learned::LearnedList;
@@ -308,8 +305,7 @@ mod tests {
         for range in reads {
             seen.read(PATH, range);
         }
-        let listed = Cell::new(Some(listed));
-        seen.observed(|_, _| listed.take().expect("it is one file"))
+        seen.observed(|_, _| listed)
     }
 
     #[test]
@@ -319,10 +315,8 @@ mod tests {
         let mut list = LearnedList::default();
         for _ in 0..3 {
             let fetched = list.trusted().next().map(|entry| entry.ranges);
-            list.merge(run(
-                from_ref(&often),
-                fetched.as_deref().map_or(Listed::Nothing, Listed::Same),
-            ));
+            let listed = fetched.as_deref().map_or(Listed::Nothing, Listed::Same);
+            list.merge(run(from_ref(&often), listed));
         }
         list.merge(run(from_ref(&once), Listed::Same(&ranges(&list))));
         for _ in 0..4 {
@@ -351,17 +345,13 @@ mod tests {
         let fetched = from_ref(&fetched);
         #[rustfmt::skip]
         let rows: &[(_, &[Range<u64>], _)] = &[ // what the list has fetched, unseen, why
-            (Some(fetched),      fetched,           "what is there is the list's own"),
-            (None,               from_ref(&(0..u64::MAX)), "it was there without a list"),
+            (Listed::Same(fetched),  fetched,       "what is there is the list's own"),
+            (Listed::Wrong(fetched), &[],           "of a wrong list"),
+            (Listed::Nothing,        from_ref(&(0..u64::MAX)), "it was there without a list"),
         ];
         for (listed, unseen, why) in rows {
-            assert_eq!(
-                run(&[], listed.map_or(Listed::Nothing, Listed::Same))[0].unseen,
-                *unseen,
-                "{why}"
-            );
+            assert_eq!(run(&[], *listed)[0].unseen, *unseen, "{why}");
         }
-        assert_eq!(run(&[], Listed::Wrong(fetched))[0].unseen, [], "of a wrong list");
     }
 
     const PATH: &[u8] = b"/nowhere/large";

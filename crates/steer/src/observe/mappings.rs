@@ -46,7 +46,7 @@ use super::procfs::text::{self, Mapping, Sizes};
 use super::procfs::{self, open_in, read};
 use crate::clock::thread_time;
 use crate::kernel::Stat;
-use crate::open::{Candidate, Name, Refusal, Rights, as_seen_by, mapping, open};
+use crate::open::{Candidate, Name, Refusal, as_seen_by, mapping, open};
 
 mod runs;
 
@@ -429,11 +429,11 @@ impl MappedFile {
         };
         let path = as_seen_by(process, &self.path).ok_or(Refusal::Outside)?;
         let Range { start, end } = self.addresses;
-        let sees_all = path == self.path && !Rights::of(process)?.are_less_than_own()?;
         let is_linked = |found: &Candidate<'_>| found.stat.st_nlink > 0 && is_it(found);
-        let opened = sees_all.then(|| open(process, Name::Mapping(start, end), is_linked));
+        let has_own_root = path == self.path;
+        let opened = has_own_root.then(|| open(process, Name::Mapping(start, end), is_linked));
         match opened {
-            None | Some(Err(Refusal::Absent(_) | Refusal::Changed)) => {
+            None | Some(Err(Refusal::Absent(_) | Refusal::Changed | Refusal::Rights)) => {
                 open(process, Name::Path(path), is_it)
             }
             Some(opened) => opened,

@@ -46,7 +46,7 @@ impl Rights {
     ///
     /// # Errors
     /// The process has ended, or they are not to be seen.
-    pub(crate) fn of(process: BorrowedFd<'_>) -> Result<Self, Refusal> {
+    pub(super) fn of(process: BorrowedFd<'_>) -> Result<Self, Refusal> {
         // This process stays in its own.
         static OWN: OnceLock<Option<CString>> = OnceLock::new();
         let mut rights = Self::in_folder(process, "status")?;
@@ -76,7 +76,7 @@ impl Rights {
     ///
     /// # Errors
     /// Its own are not to be seen.
-    pub(crate) fn are_less_than_own(&self) -> Result<bool, Refusal> {
+    pub(super) fn are_less_than_own(&self) -> Result<bool, Refusal> {
         Ok(!Self::in_folder(CWD, "/proc/thread-self/status")?.is_within(self))
     }
 
