@@ -7,6 +7,8 @@
 //! # Invariants
 //! - A file that another user could have written is refused, and so is such a folder.
 //! - A file is replaced by renaming: a reader sees the one before or the one after.
+//! - The folder is open, and its file system in use, during a call and while its lock is held, no
+//!   longer.
 //! # Locking
 //! `flock` of the folder's `.lock`, which ends with the process.
 
@@ -23,10 +25,7 @@ use rustix::process::{geteuid, getpid};
 
 /// See the module.
 #[derive(Debug)]
-pub struct StateFolder {
-    path: PathBuf,
-    folder: File,
-}
+pub struct StateFolder(PathBuf);
 
 /// Why a folder or a file of it is not used.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +47,11 @@ pub enum StateError {
 
 /// The folder's lock, while it is held.
 #[derive(Debug)]
-pub struct StateLock(#[expect(dead_code, reason = "closing it unlocks")] File);
+pub struct StateLock {
+    folder: File,
+    #[expect(dead_code, reason = "closing it unlocks")]
+    lock: File,
+}
 
 impl StateFolder {
     /// The folder of this user that is called `name`, or all of it if that is empty; it is made if
@@ -70,31 +73,35 @@ impl StateFolder {
     /// # Errors
     /// As of [`StateFolder::of_user`].
     pub fn at(path: &Path) -> Result<Self, StateError> {
-        let failed = |error: io::Error| StateError::Io(path.to_owned(), error);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = || rustix::fs::open(path, flags, Mode::empty());
-        let folder = match open() {
-            Err(Errno::NOENT) => {
-                DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-                open()
+        let state = Self(path.to_owned());
+        match state.folder() {
+            Err(StateError::Io(_, error)) if error.kind() == io::ErrorKind::NotFound => {
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+                made.map_err(|error| StateError::Io(path.to_owned(), error))?;
+                state.folder()?;
             }
-            opened => opened,
-        };
-        let folder = File::from(folder.map_err(|error| failed(error.into()))?);
-        check_owner(path, &folder, u64::MAX)?;
-        Ok(Self { path: path.to_owned(), folder })
+            opened => drop(opened?),
+        }
+        Ok(state)
     }
 
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.0
     }
 
-    /// The folder itself.
-    #[must_use]
-    pub fn folder(&self) -> &File {
-        &self.folder
+    /// Opens the folder.
+    ///
+    /// # Errors
+    /// It is not there any more, or others may write to it.
+    pub fn folder(&self) -> Result<File, StateError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&self.0, flags, Mode::empty());
+        let folder =
+            File::from(folder.map_err(|error| StateError::Io(self.0.clone(), error.into()))?);
+        check_owner(&self.0, &folder, u64::MAX)?;
+        Ok(folder)
     }
 
     /// The file `name`, if there is one.
@@ -102,9 +109,9 @@ impl StateFolder {
     /// # Errors
     /// It is not this user's alone, or of more than `bytes_max`.
     pub fn open(&self, name: &str, bytes_max: u64) -> Result<Option<File>, StateError> {
-        let path = self.path.join(name);
+        let path = self.0.join(name);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match openat(&self.folder, name, flags, Mode::empty()) {
+        let file = match openat(self.folder()?, name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => return Err(StateError::Io(path, error.into())),
@@ -119,20 +126,54 @@ impl StateFolder {
     /// The system refuses to write.
     pub fn replace(
         &self,
-        _lock: &StateLock,
+        lock: &StateLock,
         name: &str,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), StateError> {
         assert!(!name.contains('/'), "a file lies in the folder: {name}");
         let temporary = format!(".{name}.{}.tmp", getpid().as_raw_nonzero());
-        let written = self.write(&temporary, write).and_then(|()| {
-            renameat(&self.folder, &temporary, &self.folder, name)?;
+        let written = lock.write(&temporary, write).and_then(|()| {
+            renameat(&lock.folder, &temporary, &lock.folder, name)?;
             Ok(())
         });
         if written.is_err() {
-            let _ = unlinkat(&self.folder, &temporary, AtFlags::empty());
+            let _ = lock.remove(&temporary);
         }
-        written.map_err(|error| StateError::Io(self.path.join(name), error))
+        written.map_err(|error| StateError::Io(self.0.join(name), error))
+    }
+
+    /// The folder's lock. Waits `patience` for others that hold it.
+    ///
+    /// # Errors
+    /// Others hold it all the time, or the system refuses it.
+    pub fn lock(&self, patience: Duration) -> Result<StateLock, StateError> {
+        let path = self.0.join(LOCK);
+        let folder = self.folder()?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = openat(&folder, LOCK, flags, Mode::RUSR | Mode::WUSR);
+        let lock = lock.map_err(|error| StateError::Io(path.clone(), error.into()))?;
+        let mut waits = patience.as_nanos() / LOCK_EVERY.as_nanos();
+        loop {
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(StateLock { folder, lock: File::from(lock) }),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if waits > 0 => {
+                    waits -= 1;
+                    thread::sleep(LOCK_EVERY);
+                }
+                Err(Errno::WOULDBLOCK | Errno::INTR) => return Err(StateError::Busy(path)),
+                Err(error) => return Err(StateError::Io(path, error.into())),
+            }
+        }
+    }
+}
+
+impl StateLock {
+    /// Removes the file `name` of the folder.
+    ///
+    /// # Errors
+    /// There is none, or the system refuses it.
+    pub fn remove(&self, name: impl AsRef<Path>) -> io::Result<()> {
+        Ok(unlinkat(&self.folder, name.as_ref(), AtFlags::empty())?)
     }
 
     fn write(
@@ -150,29 +191,6 @@ impl StateFolder {
         let mut to = BufWriter::new(File::from(opened));
         write(&mut to)?;
         to.flush()
-    }
-
-    /// The folder's lock. Waits `patience` for others that hold it.
-    ///
-    /// # Errors
-    /// Others hold it all the time, or the system refuses it.
-    pub fn lock(&self, patience: Duration) -> Result<StateLock, StateError> {
-        let path = self.path.join(LOCK);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock = openat(&self.folder, LOCK, flags, Mode::RUSR | Mode::WUSR);
-        let lock = lock.map_err(|error| StateError::Io(path.clone(), error.into()))?;
-        let mut waits = patience.as_nanos() / LOCK_EVERY.as_nanos();
-        loop {
-            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(StateLock(File::from(lock))),
-                Err(Errno::WOULDBLOCK | Errno::INTR) if waits > 0 => {
-                    waits -= 1;
-                    thread::sleep(LOCK_EVERY);
-                }
-                Err(Errno::WOULDBLOCK | Errno::INTR) => return Err(StateError::Busy(path)),
-                Err(error) => return Err(StateError::Io(path, error.into())),
-            }
-        }
     }
 }
 
@@ -202,3 +220,38 @@ fn check_owner(path: &Path, file: &File, bytes_max: u64) -> Result<(), StateErro
 const LOCK: &str = ".lock";
 const LOCK_EVERY: Duration = Duration::from_millis(1);
 const OTHERS_WRITE: u32 = 0o022;
+
+#[cfg(test)]
+mod tests {
+    use forerun_testkit::Scratch;
+
+    use super::*;
+
+    #[test]
+    fn the_folder_is_not_held_open() {
+        let scratch = Scratch::new("state");
+        let path = scratch.join("a/b");
+        let state = StateFolder::at(&path).unwrap();
+        let is_open = || {
+            let links = fs::read_dir("/proc/self/fd").unwrap();
+            links.flatten().any(|link| fs::read_link(link.path()).is_ok_and(|to| to == path))
+        };
+        assert!(!is_open());
+        let lock = state.lock(Duration::ZERO).unwrap();
+        assert!(is_open(), "while its lock is held");
+        state.replace(&lock, "file", |to| to.write_all(b"text")).unwrap();
+        drop(lock);
+        assert!(state.open("file", 4).unwrap().is_some());
+        assert!(!is_open());
+    }
+
+    #[test]
+    fn a_folder_that_was_removed_is_not_made_again() {
+        let scratch = Scratch::new("state-gone");
+        let state = StateFolder::at(&scratch.join("a/b")).unwrap();
+        fs::remove_dir(scratch.join("a/b")).unwrap();
+        assert!(matches!(state.open("file", 4), Err(StateError::Io(..))));
+        assert!(matches!(state.lock(Duration::ZERO), Err(StateError::Io(..))));
+        assert!(!scratch.join("a/b").exists());
+    }
+}

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forerun_io::state::{StateError, StateFolder, StateLock};
-use rustix::fs::{AtFlags, Dir, unlinkat};
+use rustix::fs::Dir;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -167,7 +167,7 @@ impl Store {
     pub fn lists(&self) -> Result<Vec<StoredList>, StoreError> {
         let failed = |error: Errno| StoreError::Io(self.0.path().to_owned(), error.into());
         let mut lists = Vec::new();
-        for entry in Dir::read_from(self.0.folder()).map_err(failed)? {
+        for entry in Dir::read_from(self.0.folder()?).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_str().ok().and_then(|name| name.strip_suffix(SUFFIX));
             let Some(name) = name.filter(|name| check_name(name).is_ok()) else { continue };
@@ -190,11 +190,11 @@ impl Store {
         self.remove(&self.0.lock(patience)?, name)
     }
 
-    fn remove(&self, _lock: &StateLock, name: &str) -> Result<bool, StoreError> {
-        match unlinkat(self.0.folder(), file_name(name), AtFlags::empty()) {
+    fn remove(&self, lock: &StateLock, name: &str) -> Result<bool, StoreError> {
+        match lock.remove(file_name(name)) {
             Ok(()) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
-            Err(error) => Err(StoreError::Io(self.path(name), error.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(StoreError::Io(self.path(name), error)),
         }
     }
 
@@ -207,7 +207,8 @@ impl Store {
                 let _ = self.remove(lock, &list.name);
             }
         }
-        let Ok(entries) = Dir::read_from(self.0.folder()) else { return };
+        let entries = self.0.folder().ok().and_then(|folder| Dir::read_from(folder).ok());
+        let Some(entries) = entries else { return };
         for entry in entries.flatten() {
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             let is_temporary =
@@ -217,7 +218,7 @@ impl Store {
                 Some(clock_gettime(ClockId::Realtime).tv_sec - found.mtime())
             };
             if is_temporary && age().is_some_and(|age| age > TEMPORARY_LASTS) {
-                let _ = unlinkat(self.0.folder(), name, AtFlags::empty());
+                let _ = lock.remove(name);
             }
         }
     }
