@@ -3,8 +3,8 @@
 //! ```text
 //!   crates/python, python/forerun --maturin--> wheel --pip--> target/python-venv --> pytest
 //! ```
-//! A wheel is installed, not the tree: a file that the wheel lacks is missed. It is of the
-//! profile of the tests, of which most is built by then.
+//! A wheel is installed, not the tree: a file that the wheel lacks is missed. It is of the dev
+//! profile, of which the tests have built most by then.
 //!
 //! # Invariants
 //! - Nothing of the user's Python changes: packages go into the `venv` alone.
@@ -48,7 +48,7 @@ pub(super) fn test(run: &mut Run, packages: &Packages) -> Result<bool> {
     if !run.cargo(&lint)? {
         return Ok(false);
     }
-    let wheel = venv.build(run, "test", &run.target.join("python-wheel"))?;
+    let wheel = venv.build(run, "dev", &run.target.join("python-wheel"))?;
     let mut install = venv.pip(run);
     install.args(["install", "--quiet", "--force-reinstall", "--no-deps"]).arg(&wheel);
     ensure!(run.succeeds(&mut install)?, "the wheel does not install");
