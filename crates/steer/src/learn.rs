@@ -14,7 +14,7 @@
 //! | `lists` | the lists of a start |
 //! | `format`, `store` | lists as files, and the folder of them |
 //! | `seen` | what a run was seen to use |
-//! | `namespaces` | processes that see the same files |
+//! | `views` | processes that see the same files, and may open them |
 //! | `watches` | directories whose files are read |
 //! | `told` | which of these reads teach |
 //! | `fetch` | what a worker does for a path |
@@ -23,19 +23,19 @@
 //! # Invariants
 //! - Whatever becomes of lists, the program runs on; the statistics say why one was
 //!   not used or saved.
-//! - Nothing is learned of what another root or mount namespace shows, nor of what its file system
-//!   keeps in memory.
+//! - Nothing is learned of processes with another root or mount namespace, or with fewer rights than
+//!   forerun's, nor of what its file system keeps in memory.
 //! - At most 192 paths are with workers; a file system that does not answer holds these.
 
 pub(crate) mod fetch;
 pub mod format;
 mod interpreters;
 mod lists;
-mod namespaces;
 mod program;
 mod seen;
 pub mod store;
 mod told;
+mod views;
 mod warm;
 mod watches;
 
@@ -66,8 +66,8 @@ use fetch::{Job, JobResult, PathFacts, Tools, What, work};
 use format::LearnedFile;
 pub use lists::{PlannedLists, planned, read_file};
 use lists::{Target, lists_of};
-use namespaces::Namespaces;
 use seen::{Listed, UsedPaths};
+use views::Views;
 pub use warm::{ListReport, rebased, warm};
 
 /// What is learned, and what of it is used.
@@ -173,7 +173,7 @@ pub(crate) struct Learner {
     cursors: BTreeMap<CursorId, Box<[u8]>>,
     /// The paths of files that are prefetched for readers.
     files: BTreeMap<FileId, Box<[u8]>>,
-    namespaces: Namespaces,
+    views: Views,
     /// Whether the file systems of these devices keep all in memory.
     in_memory: BTreeMap<u64, bool>,
     /// Whether what was fetched comes of the list that is learned alone.
@@ -238,7 +238,7 @@ impl Learner {
             seen: UsedPaths::default(),
             cursors: BTreeMap::new(),
             files: BTreeMap::new(),
-            namespaces: Namespaces::new(),
+            views: Views::new(),
             in_memory: BTreeMap::new(),
             is_judged: true,
             tools: Arc::new(Tools::new()),
@@ -316,7 +316,7 @@ impl Learner {
 
     /// Takes in what was read and fetched since the last call.
     fn take_all(&mut self, now: Nanos) {
-        self.take_told(now);
+        self.take_told(now, &[]);
         self.look();
     }
 
@@ -411,7 +411,7 @@ impl Learner {
 
     /// The reports that follow are of the process `pid`.
     pub(crate) fn process(&mut self, pid: i32) {
-        self.namespaces.process(pid);
+        self.views.process(pid);
         if self.processes.len() >= PROCESSES_MAX {
             self.processes.clear();
         }
@@ -429,7 +429,7 @@ impl Learner {
 
     /// The program uses an entry of a directory tree.
     pub(crate) fn entry(&mut self, now: Nanos, access: &EntryAccess<'_>) {
-        if !self.namespaces.is_own(access.pid, access.thread) {
+        if !self.views.is_own(access.pid, access.thread) {
             return;
         }
         let kind = match access.call {
@@ -449,7 +449,7 @@ impl Learner {
         stat: &Stat,
         (id, file): (Option<FileId>, Option<&File>),
     ) {
-        if self.is_in_memory(stat, file) || !self.namespaces.is_own_process() {
+        if self.is_in_memory(stat, file) || !self.views.is_own_process() {
             return;
         }
         let is_new = self.sighted(now, &path, LearnedKind::Read);

@@ -311,11 +311,9 @@ impl Runner {
     /// What was told until now is learned before what is met: it is older.
     fn take_told(&mut self, now: Nanos, allowance: Allowance) {
         let read = self.prefetcher.take_told(now, allowance);
-        let Some(learner) = &mut self.learner else { return };
-        for file in read {
-            learner.file_read(now, &file);
+        if let Some(learner) = &mut self.learner {
+            learner.take_told(now, &read);
         }
-        learner.take_told(now);
     }
 
     fn poll_observers(&mut self, now: Nanos, some_ended: bool, allowance: Allowance) -> bool {

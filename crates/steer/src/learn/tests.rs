@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::os::fd::AsFd as _;
 use std::os::unix;
 use std::process::{self, Command, Stdio};
 
@@ -115,30 +116,46 @@ fn what_a_link_leads_to_in_memory_is_not_learned() {
 }
 
 #[test]
-fn a_process_in_another_mount_namespace_teaches_nothing() {
-    let test = "a_process_in_another_mount_namespace_teaches_nothing";
-    if !installed(test, "unshare") {
-        return;
-    }
-    let scratch = Scratch::on_disk("learn-elsewhere");
-    fs::write(scratch.join("file"), [1; 10]).unwrap();
-    let file = File::open(scratch.join("file")).unwrap();
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", "echo there && exec cat"]).stderr(Stdio::null());
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut said = [0; 6];
-    if child.stdout.as_mut().unwrap().read_exact(&mut said).is_err() {
+fn a_process_in_another_mount_namespace_or_with_fewer_rights_teaches_nothing() {
+    let test = "a_process_in_another_mount_namespace_or_with_fewer_rights_teaches_nothing";
+    for words in [["unshare", "-m"], ["setpriv", "--reuid=1234"]] {
+        if !installed(test, words[0]) {
+            continue;
+        }
+        let scratch = Scratch::on_disk("learn-elsewhere");
+        let file = File::open(scratch.file("file", "text")).unwrap();
+        let mut command = Command::new(words[0]);
+        command.args([words[1], "sh", "-c", "echo there && exec cat"]).stderr(Stdio::null());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = [0; 6];
+        if child.stdout.as_mut().unwrap().read_exact(&mut said).is_err() {
+            child.wait().unwrap();
+            skip(test, "a mount namespace, and root");
+            continue;
+        }
+        let mut learner = learner(&scratch, child.id());
+        reports(&mut learner, &file, child.id());
+        assert_eq!((learner.seen.count(), learner.cursors.len()), (0, 0), "{words:?}");
+        learner.process(i32::try_from(process::id()).unwrap());
+        reports(&mut learner, &file, process::id());
+        assert_eq!((learner.seen.count(), learner.cursors.len()), (3, 1), "{words:?}");
+        drop(child.stdin.take());
         child.wait().unwrap();
-        return skip(test, "a mount namespace");
     }
-    let mut learner = learner(&scratch, child.id());
-    open(&mut learner, &file, 1);
-    assert_eq!((learner.seen.count(), learner.cursors.len()), (0, 0));
-    learner.process(i32::try_from(process::id()).unwrap());
-    open(&mut learner, &file, 1);
-    assert_eq!((learner.seen.count(), learner.cursors.len()), (1, 1));
-    drop(child.stdin.take());
-    child.wait().unwrap();
+}
+
+/// What observers and watches report of a process: a file that it has open, another that it waits
+/// for, and one that it has read.
+fn reports(learner: &mut Learner, file: &File, pid: u32) {
+    open(learner, file, 1);
+    let folder = File::open(format!("/proc/{pid}")).unwrap();
+    let pid = i32::try_from(pid).unwrap();
+    let (process, path) = (folder.as_fd(), b"/other".as_slice());
+    let call = EntryCall::Open;
+    let access = EntryAccess { pid, thread: pid, process, path, call, read: None };
+    learner.entry(Nanos(0), &access);
+    let notes = Notes { paths: vec![(b"/third".to_vec(), Some(pid))], left: Vec::new() };
+    learner.take_notes(Nanos(0), notes);
 }
 
 #[test]

@@ -20,9 +20,13 @@ use super::watches::Notes;
 use crate::prefetch::FileRead;
 
 impl Learner {
-    /// Takes in what workers have done, and then the reads that were told since the last call: what
-    /// was there by then was not waited for.
-    pub(crate) fn take_told(&mut self, now: Nanos) {
+    /// Takes in `files` of walks that were read, what workers have done, and then the reads that
+    /// were told since the last call: what was there by then was not waited for.
+    pub(crate) fn take_told(&mut self, now: Nanos, files: &[FileRead]) {
+        self.views.turn();
+        for file in files {
+            self.file_read(now, file);
+        }
         self.take_done(now);
         let notes = self.tools.watches.take();
         self.take_notes(now, notes);
@@ -46,7 +50,7 @@ impl Learner {
 
     /// `file`, in a directory of a walk, was read. Of a long walk the first files are enough, as it
     /// will be found to be one again.
-    pub(crate) fn file_read(&mut self, now: Nanos, file: &FileRead) {
+    fn file_read(&mut self, now: Nanos, file: &FileRead) {
         if self.files_read >= FILES_READ_MAX {
             return;
         }
@@ -69,10 +73,10 @@ impl Learner {
         self.processes.clear();
     }
 
-    /// Whether this is one of the program's processes, which sees the same files as this one.
+    /// Whether this is one of the program's processes, with the view of this one.
     fn is_program(&mut self, process: Option<i32>) -> bool {
         let known = process.filter(|pid| self.processes.contains(pid));
-        known.is_some_and(|pid| self.namespaces.was_own(pid))
+        known.is_some_and(|pid| self.views.is_own(pid, pid))
     }
 }
 

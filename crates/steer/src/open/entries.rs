@@ -51,6 +51,12 @@ impl View {
         let rights = Arc::new(Rights::of(process)?);
         Ok(Self { root: identity(process, "root")?, rights })
     }
+
+    /// Whether each path stands for what it stands for in `other`, and all that may be opened there
+    /// may be opened by these rights, too.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.root == other.root && other.rights.is_within(&self.rights)
+    }
 }
 
 /// The root of a [`View`], to be opened by its rights.
@@ -102,9 +108,9 @@ impl Root {
         Ok(Self { identity: root, rights, is_above, is_own, sight })
     }
 
-    /// Whether it is the root of this process.
+    /// Whether it is the root of this process, seen by all of its rights.
     pub(crate) fn is_own(&self) -> bool {
-        self.is_own
+        self.is_own && !self.is_above
     }
 
     /// Whether it is what a process with `view` sees, by the same rights.

@@ -110,7 +110,7 @@ impl Rights {
     }
 
     /// Whether all that is allowed with these rights is allowed with `others`.
-    fn is_within(&self, others: &Self) -> bool {
+    pub(super) fn is_within(&self, others: &Self) -> bool {
         let has = |group: &u32| others.group == *group || others.groups.contains(group);
         self.user == others.user
             && self.capabilities & !others.capabilities == 0

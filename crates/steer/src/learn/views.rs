@@ -1,0 +1,206 @@
+//! Which threads see at a path what this process sees there, and may open all that it may: those
+//! with its root and its rights.
+//!
+//! ```text
+//!   report of a poll --thread--> /proc/PID/task/TID: root, rights      as of this process?
+//! ```
+//! What others use would be looked up, and at the next start fetched, by rights that they do not
+//! have. A thread may change its view at any time, so an answer holds for one poll. Of a thread
+//! that has ended meanwhile the answer of the poll before counts.
+//!
+//! # Invariants
+//! - A thread of which nothing could ever be found out sees something else.
+//! - A thread is asked after a path of its was read: rights that were given up are not had again.
+//! # Sources
+//! credentials(7), `mount_namespaces(7)`: no two mounts have one number; `CLONE_FS` in clone(2):
+//! threads of one process may differ.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use crate::open::HANDLE;
+use crate::open::entries::View;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Views {
+    own: Option<View>,
+    /// Threads: whether they saw the same when that was asked last, and in which turn.
+    threads: BTreeMap<i32, (bool, u64)>,
+    /// Answers of another turn are asked for again.
+    turn: u64,
+    /// The process that reports are of.
+    process: i32,
+}
+
+impl Views {
+    pub(super) fn new() -> Self {
+        Self { own: view("/proc/thread-self"), threads: BTreeMap::new(), turn: 0, process: 0 }
+    }
+
+    /// A poll begins.
+    pub(super) fn turn(&mut self) {
+        self.turn += 1;
+    }
+
+    /// The reports that follow are of the process `pid`.
+    pub(super) fn process(&mut self, pid: i32) {
+        assert!(pid > 0, "a report is of a process");
+        self.process = pid;
+        self.turn();
+    }
+
+    /// Whether the process that reports are of sees the same.
+    pub(super) fn is_own_process(&mut self) -> bool {
+        self.is_own(self.process, self.process)
+    }
+
+    /// Whether `thread` of the process `pid` sees the same.
+    pub(super) fn is_own(&mut self, pid: i32, thread: i32) -> bool {
+        let before = self.threads.get(&thread).copied();
+        if let Some((before, _)) = before.filter(|(_, turn)| *turn == self.turn) {
+            return before;
+        }
+        let is_own = match (&self.own, view(&format!("/proc/{pid}/task/{thread}"))) {
+            (Some(own), Some(found)) => found.covers(own),
+            _ => before.is_some_and(|(before, _)| before),
+        };
+        if self.threads.len() >= THREADS_MAX {
+            self.threads.clear();
+        }
+        self.threads.insert(thread, (is_own, self.turn));
+        assert!(self.threads.len() <= THREADS_MAX, "threads have a bound");
+        is_own
+    }
+}
+
+/// The view of the thread whose folder is `folder`.
+fn view(folder: &str) -> Option<View> {
+    let folder = openat(CWD, folder, HANDLE | OFlags::DIRECTORY, Mode::empty()).ok()?;
+    View::of(folder.as_fd()).ok()
+}
+
+const THREADS_MAX: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+    use std::{io::Write as _, process};
+
+    use forerun_testkit::{Scratch, installed, skip};
+
+    use super::*;
+
+    /// A shell that says when it has done `first`, and ends with its input.
+    fn shell(first: &str) -> (Child, String) {
+        let script = format!("{first} && echo ready && exec cat");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        let said = line(&mut child);
+        (child, said)
+    }
+
+    fn line(child: &mut Child) -> String {
+        let mut text = String::new();
+        let mut byte = [0];
+        let from = child.stdout.as_mut().unwrap();
+        while io_read(from, &mut byte) && byte[0] != b'\n' {
+            text.push(char::from(byte[0]));
+        }
+        text
+    }
+
+    fn io_read(from: &mut impl std::io::Read, byte: &mut [u8; 1]) -> bool {
+        from.read(byte).unwrap() == 1
+    }
+
+    fn end(mut child: Child) {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    fn pid(child: &Child) -> i32 {
+        i32::try_from(child.id()).unwrap()
+    }
+
+    #[test]
+    fn a_process_is_asked_again_with_each_poll() {
+        let test = "a_process_is_asked_again_with_each_poll";
+        if !installed(test, "unshare") {
+            return;
+        }
+        let mut child = Command::new("sh");
+        // The same process, before and after it has left for a namespace of its own.
+        let script = "echo ready && read go && exec unshare -m sh -c 'echo there && exec cat'";
+        let child = child.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = child.stderr(Stdio::null()).spawn().unwrap();
+        assert_eq!(line(&mut child), "ready");
+        let mut views = Views::new();
+        let pid = pid(&child);
+        views.process(pid);
+        assert!(views.is_own_process() && views.is_own(pid, pid));
+        child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+        if line(&mut child) != "there" {
+            return skip(test, "a mount namespace");
+        }
+        assert!(views.is_own_process(), "an answer holds for a poll");
+        views.process(pid);
+        assert!(!views.is_own_process(), "it sees something else now");
+        end(child);
+        views.process(pid);
+        assert!(!views.is_own_process(), "as it was seen last");
+    }
+
+    #[test]
+    fn the_last_answer_counts_of_what_has_ended_and_none_is_no() {
+        let (child, said) = shell("true");
+        assert_eq!(said, "ready");
+        let (pid, mut views) = (pid(&child), Views::new());
+        views.process(pid);
+        assert!(views.is_own_process());
+        end(child);
+        views.process(pid);
+        assert!(views.is_own_process(), "as it was seen last");
+        let own = i32::try_from(process::id()).unwrap();
+        let mut others = Views::new();
+        assert!(!others.is_own(own, pid), "nothing was ever known of it");
+    }
+
+    #[test]
+    fn fewer_rights_and_another_root_are_another_view() {
+        let test = "fewer_rights_and_another_root_are_another_view";
+        let scratch = Scratch::new("views");
+        // The root that it ends in is called `/` as well: its mount is no part of the tree.
+        let detached = format!(
+            "import os, subprocess, sys\nos.chdir('{0}')\n\
+             subprocess.run(['mount', '-t', 'tmpfs', 'none', '{0}'], check=True)\n\
+             os.chdir('{0}')\nsubprocess.run(['umount', '-l', '{0}'], check=True)\nos.chroot('.')\n\
+             print('ready', flush=True)\nsys.stdin.read()",
+            scratch.display()
+        );
+        let rows: [(&str, &[&str]); 2] = [
+            ("setpriv", &["--reuid=1234", "--clear-groups", "sh", "-c", "echo ready; exec cat"]),
+            ("python3", &["-c", &detached]),
+        ];
+        for (program, words) in rows {
+            if !installed(test, program) {
+                continue;
+            }
+            let mut command = Command::new(program);
+            command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+            if line(&mut child) != "ready" {
+                skip(test, "root");
+                end(child);
+                continue;
+            }
+            let mut views = Views::new();
+            views.process(pid(&child));
+            assert!(!views.is_own_process(), "{program}");
+            end(child);
+        }
+    }
+}
