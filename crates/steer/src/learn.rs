@@ -23,8 +23,8 @@
 //! # Invariants
 //! - Whatever becomes of lists, the program runs on; the statistics say why one was
 //!   not used or saved.
-//! - Nothing is learned of processes with another root or mount namespace, or with fewer rights than
-//!   forerun's, nor of what its file system keeps in memory.
+//! - Nothing is learned of processes with another root or mount namespace, or with fewer rights
+//!   than this one, nor of what its file system keeps in memory.
 //! - At most 192 paths are with workers; a file system that does not answer holds these.
 
 pub(crate) mod fetch;
