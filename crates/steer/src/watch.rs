@@ -12,6 +12,8 @@
 //! # Invariants
 //! - The same directory has the same number until its watch ends; no number comes twice.
 //! - What forerun requests of the kernel is no read, and a mapping is none either.
+//! - A read in a directory whose number is still on its way to the listener is told again, once; at
+//!   most [`EARLY_MAX`] are kept for that.
 //! - [`WatchQueue::end_at`] tells at the end which marks an evicted inode has taken along.
 //! - No call but [`WatchQueue::watch`] waits for a file system.
 //! # Sources
@@ -20,6 +22,7 @@
 mod marks;
 mod sys;
 
+use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -38,7 +41,11 @@ pub(crate) struct WatchQueue {
     /// Made once a directory takes no mark.
     inotify: OnceLock<OwnedFd>,
     buffer: Mutex<Vec<u8>>,
+    early: Mutex<VecDeque<EarlyRead>>,
 }
+
+/// A read that came before its directory was known: its number, the name, the process.
+type EarlyRead = (i32, Vec<u8>, Option<i32>);
 
 /// What the kernel tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +59,21 @@ pub(crate) enum Told<'a> {
     Lost,
 }
 
+/// What a listener makes of what it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Taken,
+    /// The number is of no directory that is known yet.
+    Early,
+    /// It was taken, and the rest is left to the next call.
+    Enough,
+}
+
 impl WatchQueue {
     /// A queue without watches.
     pub(crate) fn new() -> Self {
-        let (marks, inotify) = (OnceLock::new(), OnceLock::new());
-        Self { marks, inotify, buffer: Mutex::new(vec![0; BUFFER_BYTES]) }
+        let (marks, inotify, early) = (OnceLock::new(), OnceLock::new(), Mutex::default());
+        Self { marks, inotify, buffer: Mutex::new(vec![0; BUFFER_BYTES]), early }
     }
 
     /// One that holds the directories in memory.
@@ -121,8 +138,22 @@ impl WatchQueue {
         self.marks().iter().for_each(|marks| lock(marks).clear());
     }
 
-    /// Gives `each` what the kernel has reported since the last call, until that wants no more.
-    pub(crate) fn take(&self, mut each: impl FnMut(Told<'_>) -> bool) {
+    /// Gives `each` what the kernel has reported since the last call, until that has enough and was
+    /// given what was read of the kernel by then.
+    pub(crate) fn take(&self, mut each: impl FnMut(Told<'_>) -> Heard) {
+        let mut early = lock(&self.early);
+        for (number, name, process) in std::mem::take(&mut *early) {
+            each(Told::Read { number, name: &name, process });
+        }
+        let mut each = |told: Told<'_>| {
+            let heard = each(told);
+            if let (Heard::Early, Told::Read { number, name, process }) = (heard, told)
+                && early.len() < EARLY_MAX
+            {
+                early.push_back((number, name.to_vec(), process));
+            }
+            heard != Heard::Enough
+        };
         let mut buffer = lock(&self.buffer);
         if let Some(marks) = self.marks()
             && !lock(marks).take(&mut buffer, &mut each)
@@ -132,7 +163,10 @@ impl WatchQueue {
         let Some(queue) = self.inotify.get() else { return };
         let mut room = [MaybeUninit::uninit(); INOTIFY_BYTES];
         let mut reader = Reader::new(queue, &mut room);
-        while let Ok(event) = reader.next() {
+        let mut wants_more = true;
+        while (wants_more || !reader.is_buffer_empty())
+            && let Ok(event) = reader.next()
+        {
             let flags = event.events();
             let told = if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
                 Told::Lost
@@ -147,9 +181,7 @@ impl WatchQueue {
                 }
                 Told::Read { number: event.wd(), name, process: None }
             };
-            if !each(told) {
-                return;
-            }
+            wants_more &= each(told);
         }
     }
 }
@@ -161,6 +193,7 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What is read of a queue at a time.
 const BUFFER_BYTES: usize = 16 << 10;
 const INOTIFY_BYTES: usize = 4 << 10;
+const EARLY_MAX: usize = 1_024;
 
 #[cfg(test)]
 mod tests;

@@ -10,13 +10,12 @@
 //! - At most 1,024 directories; one whose files are read over and over is left, as each
 //!   read costs its reader a note.
 //! - Once notes were lost no directory is watched any more, and [`Notes::left`] has them all.
-//! - Notes of a directory that is not known here yet are kept until it is.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::watch::{Told, WatchQueue};
+use crate::watch::{Heard, Told, WatchQueue};
 
 /// See the module.
 #[derive(Debug)]
@@ -32,8 +31,6 @@ struct State {
     paths: BTreeSet<Vec<u8>>,
     /// Notes were lost.
     is_over: bool,
-    /// Notes of directories that are about to be known.
-    early: VecDeque<(i32, Vec<u8>, Option<i32>)>,
 }
 
 #[derive(Debug)]
@@ -95,40 +92,26 @@ impl Watches {
     pub(super) fn take(&self) -> Notes {
         let mut notes = Notes::default();
         let mut state = self.lock();
-        let State { directories, is_over, early, .. } = &mut *state;
+        let State { directories, is_over, .. } = &mut *state;
         if directories.is_empty() {
             return notes;
         }
-        let mut repeated = BTreeSet::new();
-        let mut read = |directories: &mut BTreeMap<i32, Directory>,
-                        number: i32,
-                        name: &[u8],
-                        process: Option<i32>| {
-            let Some(row) = directories.get_mut(&number) else { return false };
-            if row.names.len() >= NAMES_MAX || !row.names.insert(name.to_vec()) {
-                repeated.insert(number);
-            } else {
-                notes.paths.push(([&row.path, name].join(&b'/'), process));
-            }
-            true
-        };
-        for (number, name, process) in std::mem::take(early) {
-            read(directories, number, &name, process);
-        }
-        let (mut ended, mut left) = (Vec::new(), NOTES_MAX);
+        let (mut repeated, mut ended, mut left) = (BTreeSet::new(), Vec::new(), NOTES_MAX);
         self.queue.take(|event| {
             left = left.saturating_sub(1);
             match event {
                 Told::Lost => *is_over = true,
                 Told::Ended(number) => ended.extend(directories.remove(&number)),
                 Told::Read { number, name, process } => {
-                    let is_known = read(directories, number, name, process);
-                    if !is_known && early.len() < EARLY_MAX {
-                        early.push_back((number, name.to_vec(), process));
+                    let Some(row) = directories.get_mut(&number) else { return Heard::Early };
+                    if row.names.len() >= NAMES_MAX || !row.names.insert(name.to_vec()) {
+                        repeated.insert(number);
+                    } else {
+                        notes.paths.push(([&row.path, name].join(&b'/'), process));
                     }
                 }
             }
-            left > 0 && !*is_over
+            if left > 0 && !*is_over { Heard::Taken } else { Heard::Enough }
         });
         notes.left.extend(ended.into_iter().map(|row| row.path));
         for number in repeated {
@@ -181,8 +164,6 @@ const WATCHES_MAX: usize = 1_024;
 /// Notes of one call, and calls at the end: as many as the system keeps.
 const NOTES_MAX: usize = 4_096;
 const ENDS_MAX: usize = 8;
-/// Notes of directories that are not known yet.
-const EARLY_MAX: usize = 1_024;
 /// Files of one directory.
 const NAMES_MAX: usize = 8_192;
 /// A directory is left after so many calls that found known files read again.

@@ -18,7 +18,7 @@ fn told(queue: &WatchQueue) -> Vec<(i32, String)> {
         if let Told::Read { number, name, .. } = event {
             all.push((number, String::from_utf8(name.to_vec()).unwrap()));
         }
-        true
+        Heard::Taken
     });
     all
 }
@@ -97,4 +97,33 @@ fn marks_are_bounded_and_the_last_ones_tell() {
     queue.clear();
     fs::read(scratch.join("4499/file")).unwrap();
     assert_eq!(told(&queue), []);
+}
+
+#[test]
+fn what_comes_early_is_told_again_with_the_next_call_and_nothing_is_lost() {
+    let scratch = Scratch::on_disk("watch-early");
+    for name in ["a/1", "a/2", "a/3"] {
+        scratch.file(name, "x");
+    }
+    for queue in [WatchQueue::new(), WatchQueue::of_inotify()] {
+        let Ok(_) = queue.watch(&handle(&scratch, "a")) else {
+            return skip("watch-early", "the system has no watches to give");
+        };
+        for name in ["a/1", "a/2", "a/3"] {
+            fs::read(scratch.join(name)).unwrap();
+        }
+        let take = |answers: &[Heard]| {
+            let (mut names, mut answers) = (Vec::new(), answers.iter());
+            queue.take(|event| {
+                let Told::Read { name, .. } = event else { return Heard::Taken };
+                names.push(String::from_utf8(name.to_vec()).unwrap());
+                *answers.next().unwrap()
+            });
+            names
+        };
+        // What was read of the kernel at once is given to the end.
+        assert_eq!(take(&[Heard::Early, Heard::Enough, Heard::Early]), ["1", "2", "3"]);
+        assert_eq!(take(&[Heard::Early, Heard::Taken]), ["1", "3"], "again");
+        assert_eq!(take(&[]), [""; 0], "and no more than that");
+    }
 }

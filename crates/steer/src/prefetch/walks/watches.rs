@@ -21,7 +21,7 @@ use std::sync::Arc;
 use forerun_core::walk::DirectoryId;
 
 use crate::prefetch::entries::place::Place;
-use crate::watch::{Told, WatchQueue};
+use crate::watch::{Heard, Told, WatchQueue};
 
 /// See the module.
 #[derive(Debug)]
@@ -30,8 +30,6 @@ pub(super) struct Watches {
     rows: BTreeMap<i32, Watched>,
     /// Directories whose watch tells of another one at the moment, and the numbers of these.
     twins: VecDeque<(i32, DirectoryId, Arc<Place>)>,
-    /// What was told by watches that the driver does not know yet.
-    early: VecDeque<(i32, Vec<u8>, Option<i32>)>,
     turns: u64,
 }
 
@@ -60,13 +58,7 @@ struct Watched {
 
 impl Watches {
     pub(super) fn new(queue: WatchQueue) -> Self {
-        Self {
-            queue: Arc::new(queue),
-            rows: BTreeMap::new(),
-            twins: VecDeque::new(),
-            early: VecDeque::new(),
-            turns: 0,
-        }
+        Self { queue: Arc::new(queue), rows: BTreeMap::new(), twins: VecDeque::new(), turns: 0 }
     }
 
     /// The queue, for workers to put watches in.
@@ -163,9 +155,6 @@ impl Watches {
             return;
         }
         self.turns += 1;
-        for (number, name, process) in std::mem::take(&mut self.early) {
-            self.tell(number, &name, process, told);
-        }
         let (queue, mut bytes) = (Arc::clone(&self.queue), 0);
         queue.take(|event| {
             match event {
@@ -176,28 +165,29 @@ impl Watches {
                 Told::Lost => {}
                 Told::Read { number, name, process } => {
                     bytes += EVENT_BYTES + name.len();
-                    if self.rows.contains_key(&number) {
-                        self.tell(number, name, process, told);
-                    } else if self.early.len() < EARLY_MAX {
+                    let Some(row) = self.rows.get_mut(&number) else {
                         // The listing of that directory is on its way to the driver.
-                        self.early.push_back((number, name.to_vec(), process));
-                    }
+                        return Heard::Early;
+                    };
+                    row.turn = self.turns;
+                    told.extend(row.tell(name, process));
                 }
             }
-            bytes < TOLD_BYTES_MAX
+            if bytes < TOLD_BYTES_MAX { Heard::Taken } else { Heard::Enough }
         });
-        assert!(self.early.len() <= EARLY_MAX, "what waits is bounded");
     }
+}
 
-    fn tell(&mut self, number: i32, name: &[u8], process: Option<i32>, told: &mut Vec<ToldRead>) {
-        let Some(row) = self.rows.get_mut(&number) else { return };
-        row.turn = self.turns;
-        if row.name != name {
-            row.name.clear();
-            row.name.extend_from_slice(name);
-            let (dir, place) = (row.dir, Arc::clone(&row.place));
-            told.push(ToldRead { dir, place, name: name.to_vec(), process });
+impl Watched {
+    /// The read of the file `name`, unless that is the one that was told last.
+    fn tell(&mut self, name: &[u8], process: Option<i32>) -> Option<ToldRead> {
+        if self.name == name {
+            return None;
         }
+        self.name.clear();
+        self.name.extend_from_slice(name);
+        let (dir, place) = (self.dir, Arc::clone(&self.place));
+        Some(ToldRead { dir, place, name: name.to_vec(), process })
     }
 }
 
@@ -208,8 +198,6 @@ impl Drop for Watches {
     }
 }
 
-/// Reads that the kernel reports before their directory is known.
-const EARLY_MAX: usize = 1_024;
 /// Paths that are known of directories with a watch, besides those that it tells of.
 const TWINS_MAX: usize = 64;
 /// Directories that are watched.
