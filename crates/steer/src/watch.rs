@@ -142,6 +142,7 @@ impl WatchQueue {
     /// given what was read of the kernel by then.
     pub(crate) fn take(&self, mut each: impl FnMut(Told<'_>) -> Heard) {
         let mut early = lock(&self.early);
+        assert!(early.len() <= EARLY_MAX, "what waits is bounded");
         for (number, name, process) in std::mem::take(&mut *early) {
             each(Told::Read { number, name: &name, process });
         }

@@ -59,6 +59,7 @@ impl Views {
 
     /// Whether `thread` of the process `pid` sees the same.
     pub(super) fn is_own(&mut self, pid: i32, thread: i32) -> bool {
+        assert!(pid > 0 && thread > 0, "a report is of a thread of a process");
         let before = self.threads.get(&thread).copied();
         if let Some((before, _)) = before.filter(|(_, turn)| *turn == self.turn) {
             return before;
