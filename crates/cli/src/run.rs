@@ -167,10 +167,10 @@ impl Args {
         }
         let learning = match (&self.learn, env::var("FORERUN_LEARN")) {
             (Some(learning), _) => learning.clone(),
-            (None, Ok(text)) => {
+            (None, Ok(text)) if !text.is_empty() => {
                 learning(&text).map_err(|error| usage(format!("FORERUN_LEARN: {error}")))?
             }
-            (None, Err(_)) => Learning::Auto,
+            (None, _) => Learning::Auto,
         };
         Ok(LearnSettings { learning, files: self.learned_files.clone() })
     }

@@ -14,7 +14,6 @@
 //! | `lists` | the lists of a start |
 //! | `format`, `store` | lists as files, and the folder of them |
 //! | `seen` | what a run was seen to use |
-//! | `views` | processes that see the same files, and may open them |
 //! | `watches` | directories whose files are read |
 //! | `told` | which of these reads teach |
 //! | `fetch` | what a worker does for a path |
@@ -35,7 +34,6 @@ mod program;
 mod seen;
 pub mod store;
 mod told;
-mod views;
 mod warm;
 mod watches;
 
@@ -59,6 +57,7 @@ use forerun_core::walk::depth::{WalkDepth, was_cached};
 use crate::kernel::Stat;
 use crate::observe::access::{CursorId, EntryAccess, EntryCall};
 use crate::open::is_in_memory;
+use crate::open::views::Views;
 use crate::pool::{Pool, PoolBounds};
 use crate::tasks::ThreadRoom;
 use crate::wire::wire;
@@ -67,7 +66,6 @@ use format::LearnedFile;
 pub use lists::{PlannedLists, planned, read_file};
 use lists::{Target, lists_of};
 use seen::{Listed, UsedPaths};
-use views::Views;
 pub use warm::{ListReport, rebased, warm};
 
 /// What is learned, and what of it is used.

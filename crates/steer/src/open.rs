@@ -44,6 +44,7 @@ pub(crate) use rights::Rights;
 pub(crate) mod entries;
 mod locks;
 mod rights;
+pub(crate) mod views;
 
 /// What a file of a program is known by.
 #[derive(Clone, Copy, Debug)]

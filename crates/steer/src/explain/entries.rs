@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forerun_core::units::Nanos;
-use rustix::fs::readlinkat;
 
 use super::causes::{Cause, CauseTimes};
 use crate::observe::access::{EntryAccess, EntryCall};
 use crate::observe::blocked::BlockedIn;
 use crate::observe::procfs::FOLLOWED_BYTES_MIN;
+use crate::open::entries::View;
 use crate::wire::wire;
 
 /// A thread of a process.
@@ -50,8 +50,8 @@ struct EntryLog {
     entries: Entries,
     /// The call that each thread was met in last.
     current: BTreeMap<ThreadId, Current>,
-    /// The mount namespace of this process, as a link of the kernel's tells.
-    own_mounts: Option<Vec<u8>>,
+    /// What this process sees, once that was asked.
+    own: Option<View>,
     /// What was lost to waits for all calls in the table.
     lost: Nanos,
 }
@@ -85,7 +85,7 @@ pub(super) struct EntryRow {
     /// Its cause, and for one that reads whether up to the end of the file.
     pub(super) cause: Cause,
     pub(super) to_end: bool,
-    /// Whether this process sees the same tree as the program.
+    /// Whether this process sees the same tree as the program, which has no fewer rights.
     pub(super) is_ours: bool,
     /// When it was first met, less what was lost to waits for entries until then.
     pub(super) ran: Nanos,
@@ -177,16 +177,11 @@ impl EntryRecords {
 }
 
 impl EntryLog {
-    /// Whether the process of `access` sees the same tree as this one.
+    /// Whether the process of `access` sees the same tree as this one, by no fewer rights.
     fn is_ours(&mut self, access: &EntryAccess<'_>) -> bool {
-        let mounts = readlinkat(access.process, "ns/mnt", Vec::new()).ok();
-        let own = self.own_mounts.get_or_insert_with(|| {
-            let own = readlinkat(rustix::fs::CWD, "/proc/self/ns/mnt", Vec::new());
-            own.map_or_else(|_| Vec::new(), |link| link.to_bytes().to_vec())
-        });
-        let root = readlinkat(access.process, "root", Vec::new());
-        mounts.is_some_and(|mounts| mounts.to_bytes() == own)
-            && root.is_ok_and(|root| root.to_bytes() == b"/")
+        self.own = self.own.take().or_else(|| View::own().ok());
+        let found = View::of(access.process);
+        self.own.as_ref().is_some_and(|own| found.is_ok_and(|found| found.covers(own)))
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) struct Stat {
     pub(crate) st_ino: u64,
     pub(crate) st_mode: u32,
     pub(crate) st_nlink: u32,
+    pub(crate) st_uid: u32,
     pub(crate) st_size: u64,
     /// Of a device.
     pub(crate) st_rdev: u64,
@@ -43,6 +44,7 @@ impl From<Statx> for Stat {
             st_ino: stat.stx_ino,
             st_mode: u32::from(stat.stx_mode),
             st_nlink: stat.stx_nlink,
+            st_uid: stat.stx_uid,
             st_size: stat.stx_size,
             st_rdev: makedev(stat.stx_rdev_major, stat.stx_rdev_minor),
             st_mtime: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),

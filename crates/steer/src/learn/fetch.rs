@@ -4,8 +4,9 @@
 //!   path --handle that opens nothing--> kind, version --> listing | readahead
 //!                                  `--> its directory: a watch
 //! ```
-//! The path is resolved as the program resolves it, links too, by the rights that
-//! forerun and the program share: nothing is opened that the program could not open.
+//! The path is resolved as the program resolves it, by the rights that forerun and the program
+//! share: nothing is opened that the program could not open when it was learned. Links of other
+//! users are followed to see where the program is, and nothing is opened by them.
 //!
 //! # Invariants
 //! - Regular files and directories alone are opened, of no file system of the kernel's own,
@@ -32,7 +33,7 @@ use rustix::io::Errno;
 use super::watches::Watches;
 use crate::clock::Clock;
 use crate::kernel::{self, Devices, Stat};
-use crate::open::entries::{listable, on_the_way};
+use crate::open::entries::{listable, on_a_safe_way, on_the_way};
 use crate::open::{HANDLE, LeaseList, Refusal, is_in_memory, is_regular, open_found, path_of};
 use crate::watch::WatchQueue;
 
@@ -145,7 +146,7 @@ impl Tools {
     /// Fetches what is learned of `entry`, no more than `allowed` bytes; where it `waits`, until
     /// these are there.
     fn fetch(&self, entry: &LearnedEntry, allowed: u64, waits: bool) -> Result<PathFacts, Refusal> {
-        let (place, stat) = on_the_way(&entry.path)?;
+        let (place, stat) = on_a_safe_way(&entry.path)?;
         let mut found = PathFacts::of(&stat, None);
         match entry.kind {
             LearnedKind::Read if is_regular(&stat) && stat.st_size > 0 => {
@@ -207,7 +208,11 @@ impl Tools {
         let real = path_of(&place).filter(|real| **real != *path);
         let mut found = PathFacts::of(&stat, real);
         found.is_in_memory = is_in_memory(&place, &stat);
-        if is_regular(&stat) && !found.is_in_memory && stat.st_size > WHOLE_BYTES {
+        if is_regular(&stat)
+            && !found.is_in_memory
+            && stat.st_size > WHOLE_BYTES
+            && let Ok((place, stat)) = on_a_safe_way(path)
+        {
             let (file, stat) = open_found(&place, &stat, &self.leases, None)?;
             found.is_cached = is_mostly_cached(&file, stat.st_size);
         }
@@ -221,7 +226,7 @@ impl Tools {
         if self.watches.has(above) {
             return true;
         }
-        on_the_way(above).is_ok_and(|(place, stat)| {
+        on_a_safe_way(above).is_ok_and(|(place, stat)| {
             stat.kind() == FileType::Directory && self.watches.watch(above, &place)
         })
     }

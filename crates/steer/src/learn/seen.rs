@@ -16,7 +16,7 @@ use rustix::fs::FileType;
 
 use super::fetch::PathFacts;
 use crate::kernel;
-use crate::open::entries::on_the_way;
+use crate::open::entries::on_a_safe_way;
 use crate::open::{LeaseList, open_found};
 
 /// See the module.
@@ -261,7 +261,7 @@ impl Row {
 
 /// What is in memory of the file at `path`, where the kernel tells.
 fn resident(path: &[u8], leases: &LeaseList) -> Option<Vec<Range<u64>>> {
-    let (place, stat) = on_the_way(path).ok()?;
+    let (place, stat) = on_a_safe_way(path).ok()?;
     let (file, stat) = open_found(&place, &stat, leases, None).ok()?;
     let all = 0..stat.st_size.min(RESIDENT_MAX);
     let absent = kernel::absent_untouched(&file, &all)?;

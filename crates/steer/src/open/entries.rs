@@ -26,9 +26,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, makedev, openat, openat2, statx,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, makedev, openat, openat2,
+    readlinkat, statx,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::rights::Rights;
 use super::{HANDLE, IN_TURN, KERNELS_OWN, OwnDescriptors, READING, Refusal, file_system};
@@ -50,6 +52,15 @@ impl View {
     pub(crate) fn of(process: BorrowedFd<'_>) -> Result<Self, Refusal> {
         let rights = Arc::new(Rights::of(process)?);
         Ok(Self { root: identity(process, "root")?, rights })
+    }
+
+    /// That of this thread.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
+    pub(crate) fn own() -> Result<Self, Refusal> {
+        let folder = openat(CWD, "/proc/thread-self", HANDLE | OFlags::DIRECTORY, Mode::empty());
+        Self::of(folder.map_err(Refusal::Absent)?.as_fd())
     }
 
     /// Whether each path stands for what it stands for in `other`, and all that may be opened there
@@ -211,6 +222,9 @@ fn errno(why: &std::io::Error) -> Errno {
     Errno::from_io_error(why).unwrap_or(Errno::IO)
 }
 
+/// Links of a path, as the kernel has it, and steps that are left.
+const LINKS_MAX: u32 = 40;
+const STEPS_MAX: usize = 4_096;
 /// `STATX_MNT_ID_UNIQUE`, Linux 6.8.
 const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
@@ -245,10 +259,68 @@ pub(crate) fn subdirectory(directory: impl AsFd, name: &[u8]) -> Result<(OwnedFd
 /// # Errors
 /// See [`Refusal`].
 pub(crate) fn on_the_way(path: &[u8]) -> Result<(OwnedFd, Stat), Refusal> {
+    let place = go(path, ResolveFlags::NO_MAGICLINKS).map_err(Refusal::Absent)?;
+    seen(place)
+}
+
+/// What lies at the full `path`, which the program has used some time ago: as [`on_the_way`], but
+/// no link is followed that is neither root's nor this user's. Another user may have put it there
+/// since, to have something opened that only this user may open.
+///
+/// # Errors
+/// See [`Refusal`]; [`Refusal::Rights`] for such a link.
+pub(crate) fn on_a_safe_way(path: &[u8]) -> Result<(OwnedFd, Stat), Refusal> {
+    match go(path, ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::LOOP) => seen(go_by_safe_links(path)?),
+        gone => seen(gone.map_err(Refusal::Absent)?),
+    }
+}
+
+fn go(path: &[u8], how: ResolveFlags) -> Result<OwnedFd, Errno> {
     assert!(path.starts_with(b"/"), "a full path");
-    let how = ResolveFlags::NO_MAGICLINKS;
-    let place = openat2(CWD, OsStr::from_bytes(path), HANDLE, Mode::empty(), how);
-    let place = place.map_err(Refusal::Absent)?;
+    openat2(CWD, OsStr::from_bytes(path), HANDLE, Mode::empty(), how)
+}
+
+/// Goes the full `path` step by step, and looks at each link before it is followed.
+fn go_by_safe_links(path: &[u8]) -> Result<OwnedFd, Refusal> {
+    let flags = HANDLE | OFlags::NOFOLLOW;
+    let root = || openat(CWD, "/", HANDLE | OFlags::DIRECTORY, Mode::empty());
+    let (mut at, mut links) = (root().map_err(Refusal::Absent)?, 0);
+    // The steps that are left, the next one last.
+    let mut steps: Vec<Vec<u8>> = path.rsplit(|&byte| byte == b'/').map(<[u8]>::to_vec).collect();
+    while let Some(step) = steps.pop() {
+        if step.is_empty() {
+            continue;
+        }
+        let step = OsStr::from_bytes(&step);
+        let next = openat2(&at, step, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
+        let next = next.map_err(Refusal::Absent)?;
+        let stat = stat(&next).map_err(Refusal::Absent)?;
+        if stat.kind() != FileType::Symlink {
+            at = next;
+            continue;
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(Refusal::Absent(Errno::LOOP));
+        }
+        if ![0, geteuid().as_raw()].contains(&stat.st_uid) {
+            return Err(Refusal::Rights);
+        }
+        let target = readlinkat(&next, "", Vec::new()).map_err(Refusal::Absent)?.into_bytes();
+        if target.starts_with(b"/") {
+            at = root().map_err(Refusal::Absent)?;
+        }
+        steps.extend(target.rsplit(|&byte| byte == b'/').map(<[u8]>::to_vec));
+        if steps.len() > STEPS_MAX {
+            return Err(Refusal::Absent(Errno::NAMETOOLONG));
+        }
+    }
+    Ok(at)
+}
+
+/// `place`, if it lies on no file system of the kernel's own.
+fn seen(place: OwnedFd) -> Result<(OwnedFd, Stat), Refusal> {
     if KERNELS_OWN.contains(&file_system(&place)?) {
         return Err(Refusal::Kind);
     }

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _, IntoRawFd as _};
-use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, lchown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-use forerun_testkit::Scratch;
+use forerun_testkit::{Scratch, skip};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::mknodat;
 use rustix::fs::{CWD, FileType as Type};
@@ -208,4 +208,46 @@ fn paths_are_of_the_process_and_the_kernels_own_files_are_left() {
     assert_eq!(other.err(), Some(Refusal::Changed), "on another device");
     let device = fs::metadata(&path).unwrap().dev();
     assert!(open(process.as_fd(), Name::Path(&path), |found| found.is_on(device)).is_ok());
+}
+
+#[test]
+fn links_are_followed_that_no_other_user_may_have_put_there() {
+    let scratch = Scratch::on_disk("links");
+    let root = scratch.canonicalize().unwrap();
+    scratch.file("d/file", "x");
+    let absolute = root.join("deep");
+    let links: [(&str, &Path); 6] = [
+        ("own", Path::new("d/file")),
+        ("deep", Path::new("d/../own")),
+        ("absolute", &absolute),
+        ("folder", Path::new("./d")),
+        ("loop", Path::new("loop")),
+        ("nowhere", Path::new("d/absent")),
+    ];
+    for (name, target) in links {
+        symlink(target, root.join(name)).unwrap();
+    }
+    let found = |name: &str| {
+        let path = root.join(name).into_os_string().into_encoded_bytes();
+        let inode = |found: Result<(OwnedFd, Stat), Refusal>| found.map(|(_, stat)| stat.st_ino);
+        (inode(entries::on_a_safe_way(&path)), inode(entries::on_the_way(&path)))
+    };
+    for name in ["d/file", "own", "deep", "absolute", "folder/file", "folder//./file", "folder"] {
+        let (safe, any) = found(name);
+        assert!(safe.is_ok() && safe == any, "{name}: {safe:?}, {any:?}");
+    }
+    for name in ["loop", "nowhere", "own/file", "absent", "absent/file"] {
+        let (safe, any) = found(name);
+        assert!(safe.is_err() && safe == any, "{name}: {safe:?}, {any:?}");
+    }
+    if lchown(root.join("own"), Some(1234), None).is_err() {
+        return skip("links_are_followed", "root");
+    }
+    for (name, is_safe) in
+        [("d/file", true), ("folder/file", true), ("own", false), ("absolute", false)]
+    {
+        let (safe, any) = found(name);
+        assert!(any.is_ok(), "{name}");
+        assert_eq!(safe, if is_safe { any } else { Err(Refusal::Rights) }, "{name}");
+    }
 }

@@ -23,6 +23,7 @@ use crate::kernel::Stat;
 use crate::observe::access::{AccessSink, CursorId, EntryAccess, EntryCall};
 use crate::observe::blocked::BlockedIn;
 use crate::observe::procfs::FOLLOWED_BYTES_MIN;
+use crate::open::views::Views;
 use crate::wire::{Wire, wire};
 
 /// One call.
@@ -42,6 +43,8 @@ pub struct RecordedCall {
     pub offset: u64,
     /// Bytes that are read; none where that is not known.
     pub bytes: u64,
+    /// Whether this process sees the same tree as the thread, which has no fewer rights.
+    pub is_ours: bool,
 }
 
 /// What a call does.
@@ -70,7 +73,7 @@ pub(super) struct Calls {
 }
 
 wire! {
-    RecordedCall { begin, end, thread, kind, path, offset, bytes }
+    RecordedCall { begin, end, thread, kind, path, offset, bytes, is_ours }
     Calls { rows, path_bytes, left_out }
 }
 
@@ -113,6 +116,7 @@ pub(super) struct CallRecorder {
     /// The last poll, and this one.
     polled: (Nanos, Nanos),
     process: i32,
+    views: Views,
     threads: BTreeMap<(i32, i32), LastCall>,
     cursors: Vec<Option<usize>>,
     files: BTreeMap<usize, OpenFile>,
@@ -140,6 +144,7 @@ impl CallRecorder {
             calls,
             polled: (Nanos(0), Nanos(0)),
             process: 0,
+            views: Views::new(),
             threads: BTreeMap::new(),
             cursors: Vec::new(),
             files: BTreeMap::new(),
@@ -200,6 +205,7 @@ impl CallRecorder {
 impl AccessSink for CallRecorder {
     fn process(&mut self, pid: i32, _processor: Option<Nanos>) {
         self.process = pid;
+        self.views.process(pid);
     }
 
     fn open(&mut self, _now: Nanos, file: File, _stat: &Stat, _position: u64) -> Option<CursorId> {
@@ -235,6 +241,7 @@ impl AccessSink for CallRecorder {
     fn seek(&mut self, _now: Nanos, _cursor: CursorId, _position: u64) {}
 
     fn read(&mut self, _now: Nanos, cursor: CursorId, range: &Range<u64>, _follows: bool) {
+        let is_ours = self.views.is_own_process();
         let Some(file) = self.open_file(cursor) else { return };
         let (begin, end) = self.polled;
         let call = RecordedCall {
@@ -245,6 +252,7 @@ impl AccessSink for CallRecorder {
             path: file.path.clone(),
             offset: range.start,
             bytes: range.end - range.start,
+            is_ours,
         };
         self.lock().add(call);
     }
@@ -274,6 +282,7 @@ impl AccessSink for CallRecorder {
         let last = self.threads.get(&key).map_or(Nanos(0), |last| last.end);
         let (before, end) = self.polled;
         let (offset, bytes) = access.read.map_or((0, 0), |read| (read.offset, read.bytes));
+        let is_ours = self.views.is_own(access.pid, access.thread);
         let row = self.lock().add(RecordedCall {
             begin: before.max(last).min(end),
             end,
@@ -282,6 +291,7 @@ impl AccessSink for CallRecorder {
             path: access.path.to_vec(),
             offset,
             bytes,
+            is_ours,
         });
         if self.threads.len() >= THREADS_MAX {
             self.threads.clear();

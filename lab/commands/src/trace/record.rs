@@ -174,10 +174,11 @@ const fn kind(kind: RecordedKind) -> CallKind {
     }
 }
 
-/// The directories of `calls` with their entries, as they are now.
+/// The directories of `calls` with their entries, as they are now: of those that the program itself
+/// might list.
 fn tree(top: &Path, calls: &[(Vec<&[u8]>, &RecordedCall)]) -> Tree {
     let mut directories: BTreeSet<&[&[u8]]> = BTreeSet::new();
-    for (path, _) in calls {
+    for (path, _) in calls.iter().filter(|(_, call)| call.is_ours) {
         directories.extend((0..=path.len()).map(|count| &path[..count]));
     }
     let (mut tree, mut left_out) = (Tree::new(), 0_u64);

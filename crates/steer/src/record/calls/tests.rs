@@ -4,6 +4,7 @@ use std::os::fd::AsFd as _;
 
 use super::*;
 use crate::observe::access::FileRead;
+use crate::open::views::tests::with_fewer_rights;
 
 fn recorder() -> (CallRecorder, Arc<Mutex<Calls>>) {
     let calls = Arc::new(Mutex::new(Calls::default()));
@@ -85,6 +86,7 @@ fn the_table_is_bounded_and_goes_to_another_process_whole() {
     let mut calls = Calls::default();
     let path = vec![b'x'; 1 << 20];
     let call = |at| RecordedCall {
+        is_ours: true,
         begin: Nanos(at),
         end: Nanos(at),
         thread: at,
@@ -101,4 +103,28 @@ fn the_table_is_bounded_and_goes_to_another_process_whole() {
     let bytes = crate::wire::to_bytes(&calls);
     let again: Calls = crate::wire::from_bytes(&bytes).expect("it is whole");
     assert_eq!(again.rows, [call(0), call(1)]);
+}
+
+#[test]
+fn calls_by_fewer_rights_are_none_of_ours() {
+    let test = "calls_by_fewer_rights_are_none_of_ours";
+    let Some(mut child) = with_fewer_rights(test) else { return };
+    let pid = i32::try_from(child.id()).expect("it is small");
+    let own = i32::try_from(std::process::id()).expect("it is small");
+    let (mut recorder, calls) = recorder();
+    for pid in [own, pid] {
+        let folder = File::open(format!("/proc/{pid}")).expect("it is there");
+        let file = File::open(std::env::current_exe().expect("a test is a file")).expect("it is");
+        let stat = crate::kernel::stat(&file).expect("it is open");
+        recorder.process(pid, None);
+        let (process, path, call) = (folder.as_fd(), b"/a".as_slice(), EntryCall::Stat);
+        let access = EntryAccess { pid, thread: pid, process, path, call, read: None };
+        recorder.entry(Nanos(0), &access);
+        let cursor = recorder.open(Nanos(0), file, &stat, 0).expect("there is room");
+        recorder.read(Nanos(0), cursor, &(0..4096), true);
+    }
+    let is_ours: Vec<bool> = taken(&calls).iter().map(|call| call.is_ours).collect();
+    assert_eq!(is_ours, [true, true, false, false]);
+    let _ = child.kill();
+    let _ = child.wait();
 }

@@ -11,7 +11,8 @@ use rustix::process::geteuid;
 
 use super::*;
 
-/// A program that answers to each byte with one, and on the first changes its root or its user.
+/// A program that answers to each byte with one, and on the first changes its root, its user, or
+/// begins a thread of another user.
 struct Changes {
     process: Child,
     folder: OwnedFd,
@@ -40,11 +41,14 @@ impl Changes {
         self.process.stdout.as_mut().unwrap().read_exact(&mut [0]).expect("it may change");
     }
 
-    /// It uses what lies at `path`.
+    /// Its last thread uses what lies at `path`.
     fn entry(&self, walk: &mut Walk, path: &Path, call: EntryCall) {
         let (pid, path) = (self.process.id().cast_signed(), path.as_os_str().as_bytes());
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let number = |it: fs::DirEntry| it.file_name().to_str()?.parse().ok();
+        let thread = threads.flatten().filter_map(number).max().unwrap();
         let process = self.folder.as_fd();
-        let access = EntryAccess { pid, thread: pid, process, path, call, read: None };
+        let access = EntryAccess { pid, thread, process, path, call, read: None };
         walk.driver.entry(walk.now, &access);
         walk.advance();
     }
@@ -63,7 +67,8 @@ fn what_a_program_has_given_up_is_used_for_it_no_more() {
     if !geteuid().is_root() {
         return forerun_testkit::skip(test, "root");
     }
-    for (what, is_listed) in [("nothing", true), ("root", false), ("rights", false)] {
+    let rows = [("nothing", true), ("root", false), ("rights", false), ("thread", false)];
+    for (what, is_listed) in rows {
         let mut walk = Walk::new("walk-given-up");
         let Some(mut program) = Changes::new(test, what) else { return };
         for at in 0..40 {
@@ -180,8 +185,24 @@ fn a_read_in_a_directory_at_two_paths_counts_once() {
 const CHANGES: &str = r#"
 #define _GNU_SOURCE
 #include <grp.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+static void *begin(void *done)
+{
+    if (syscall(SYS_setresuid, 65534, 65534, 65534)) return 0;
+    if (write(*(int *)done, "!", 1) == 1) for (;;) pause();
+    return 0;
+}
+static int begins(void)
+{
+    int done[2];
+    char byte;
+    pthread_t thread;
+    if (pipe(done) || pthread_create(&thread, 0, begin, &done[1])) return 0;
+    return read(done[0], &byte, 1) == 1;
+}
 int main(int count, char **words)
 {
     char byte, *what = count > 2 ? words[1] : "";
@@ -190,6 +211,7 @@ int main(int count, char **words)
         if (nth == 0 && !strcmp(what, "rights")
             && (setgroups(0, 0) || setgid(65534) || setuid(65534)))
             return 1;
+        if (nth == 0 && !strcmp(what, "thread") && !begins()) return 1;
         if (write(1, &byte, 1) != 1) return 1;
     }
     return 0;

@@ -4,9 +4,9 @@
 //! ```text
 //!   report of a poll --thread--> /proc/PID/task/TID: root, rights      as of this process?
 //! ```
-//! What others use would be looked up, and at the next start fetched, by rights that they do not
-//! have. A thread may change its view at any time, so an answer holds for one poll. Of a thread
-//! that has ended meanwhile the answer of the poll before counts.
+//! What others use would be looked up, listed, and at the next start fetched, by rights that they
+//! do not have. A thread may change its view at any time, so an answer holds for one turn, as a
+//! poll. Of a thread that has ended meanwhile the answer before counts.
 //!
 //! # Invariants
 //! - A thread of which nothing could ever be found out sees something else.
@@ -19,13 +19,14 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
 
-use crate::open::HANDLE;
-use crate::open::entries::View;
+use super::entries::View;
+use super::{HANDLE, Refusal};
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Views {
+pub(crate) struct Views {
     own: Option<View>,
     /// Threads: whether they saw the same when that was asked last, and in which turn.
     threads: BTreeMap<i32, (bool, u64)>,
@@ -36,37 +37,43 @@ pub(super) struct Views {
 }
 
 impl Views {
-    pub(super) fn new() -> Self {
-        Self { own: view("/proc/thread-self"), threads: BTreeMap::new(), turn: 0, process: 0 }
+    pub(crate) fn new() -> Self {
+        Self { own: View::own().ok(), threads: BTreeMap::new(), turn: 0, process: 0 }
     }
 
-    /// A poll begins.
-    pub(super) fn turn(&mut self) {
+    /// What was answered until now may have changed.
+    pub(crate) fn turn(&mut self) {
         self.turn += 1;
     }
 
     /// The reports that follow are of the process `pid`.
-    pub(super) fn process(&mut self, pid: i32) {
+    pub(crate) fn process(&mut self, pid: i32) {
         assert!(pid > 0, "a report is of a process");
         self.process = pid;
         self.turn();
     }
 
     /// Whether the process that reports are of sees the same.
-    pub(super) fn is_own_process(&mut self) -> bool {
+    pub(crate) fn is_own_process(&mut self) -> bool {
         self.is_own(self.process, self.process)
     }
 
     /// Whether `thread` of the process `pid` sees the same.
-    pub(super) fn is_own(&mut self, pid: i32, thread: i32) -> bool {
+    pub(crate) fn is_own(&mut self, pid: i32, thread: i32) -> bool {
         assert!(pid > 0 && thread > 0, "a report is of a thread of a process");
         let before = self.threads.get(&thread).copied();
         if let Some((before, _)) = before.filter(|(_, turn)| *turn == self.turn) {
             return before;
         }
-        let is_own = match (&self.own, view(&format!("/proc/{pid}/task/{thread}"))) {
-            (Some(own), Some(found)) => found.covers(own),
-            _ => before.is_some_and(|(before, _)| before),
+        let folder = format!("/proc/{pid}/task/{thread}");
+        let folder = openat(CWD, folder, HANDLE | OFlags::DIRECTORY, Mode::empty());
+        let found = folder.map_err(Refusal::Absent).and_then(|folder| View::of(folder.as_fd()));
+        let is_own = match (&self.own, found) {
+            (Some(own), Ok(found)) => found.covers(own),
+            (Some(_), Err(Refusal::Absent(Errno::NOENT | Errno::SRCH))) => {
+                before.is_some_and(|(before, _)| before)
+            }
+            _ => false,
         };
         if self.threads.len() >= THREADS_MAX {
             self.threads.clear();
@@ -77,16 +84,10 @@ impl Views {
     }
 }
 
-/// The view of the thread whose folder is `folder`.
-fn view(folder: &str) -> Option<View> {
-    let folder = openat(CWD, folder, HANDLE | OFlags::DIRECTORY, Mode::empty()).ok()?;
-    View::of(folder.as_fd()).ok()
-}
-
 const THREADS_MAX: usize = 1_024;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::process::{Child, Command, Stdio};
     use std::{io::Write as _, process};
 
@@ -116,6 +117,24 @@ mod tests {
 
     fn io_read(from: &mut impl std::io::Read, byte: &mut [u8; 1]) -> bool {
         from.read(byte).unwrap() == 1
+    }
+
+    /// A process of another user, that waits; none, and `test` is skipped by name, where this user
+    /// can have none.
+    pub(crate) fn with_fewer_rights(test: &str) -> Option<Child> {
+        if !installed(test, "setpriv") {
+            return None;
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=1234", "--clear-groups", "sh", "-c", "echo ready; exec cat"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        if line(&mut child) == "ready" {
+            return Some(child);
+        }
+        end(child);
+        skip(test, "root");
+        None
     }
 
     fn end(mut child: Child) {
@@ -171,37 +190,43 @@ mod tests {
     }
 
     #[test]
-    fn fewer_rights_and_another_root_are_another_view() {
-        let test = "fewer_rights_and_another_root_are_another_view";
-        let scratch = Scratch::new("views");
-        // The root that it ends in is called `/` as well: its mount is no part of the tree.
-        let detached = format!(
-            "import os, subprocess, sys\nos.chdir('{0}')\n\
-             subprocess.run(['mount', '-t', 'tmpfs', 'none', '{0}'], check=True)\n\
-             os.chdir('{0}')\nsubprocess.run(['umount', '-l', '{0}'], check=True)\nos.chroot('.')\n\
-             print('ready', flush=True)\nsys.stdin.read()",
-            scratch.display()
-        );
-        let rows: [(&str, &[&str]); 2] = [
-            ("setpriv", &["--reuid=1234", "--clear-groups", "sh", "-c", "echo ready; exec cat"]),
-            ("python3", &["-c", &detached]),
-        ];
-        for (program, words) in rows {
-            if !installed(test, program) {
-                continue;
-            }
-            let mut command = Command::new(program);
-            command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
-            let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-            if line(&mut child) != "ready" {
-                skip(test, "root");
-                end(child);
-                continue;
-            }
-            let mut views = Views::new();
-            views.process(pid(&child));
-            assert!(!views.is_own_process(), "{program}");
-            end(child);
-        }
+    fn fewer_rights_are_another_view() {
+        let Some(child) = with_fewer_rights("fewer_rights_are_another_view") else { return };
+        let mut views = Views::new();
+        views.process(pid(&child));
+        assert!(!views.is_own_process());
+        end(child);
     }
+
+    #[test]
+    fn a_root_that_is_no_part_of_the_tree_is_another_view() {
+        let test = "a_root_that_is_no_part_of_the_tree_is_another_view";
+        if !installed(test, "python3") {
+            return;
+        }
+        // It is called `/`, as the own one is.
+        let scratch = Scratch::new("views");
+        let mut command = Command::new("python3");
+        command.args(["-c", DETACHED]).arg(&*scratch).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        if line(&mut child) != "ready" {
+            end(child);
+            return skip(test, "root");
+        }
+        let mut views = Views::new();
+        views.process(pid(&child));
+        assert!(!views.is_own_process());
+        end(child);
+    }
+
+    const DETACHED: &str = "
+import os, subprocess, sys
+place = sys.argv[1]
+subprocess.run(['mount', '-t', 'tmpfs', 'none', place], check=True)
+os.chdir(place)
+subprocess.run(['umount', '-l', place], check=True)
+os.chroot('.')
+print('ready', flush=True)
+sys.stdin.read()
+";
 }
