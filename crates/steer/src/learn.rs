@@ -356,7 +356,8 @@ impl Learner {
             What::Look(path) => match found {
                 Ok(found) => {
                     if let Some(real) = found.real.clone() {
-                        if !found.is_in_memory {
+                        // Another user may have put the link there a moment ago.
+                        if !found.is_in_memory && found.is_safe {
                             self.seen.link(now, &path, &real);
                         }
                         self.use_place(now, &real);
@@ -427,7 +428,7 @@ impl Learner {
 
     /// The program uses an entry of a directory tree.
     pub(crate) fn entry(&mut self, now: Nanos, access: &EntryAccess<'_>) {
-        if !self.views.is_own(access.pid, access.thread) {
+        if !self.views.is_own_now(access.pid, access.thread) {
             return;
         }
         let kind = match access.call {

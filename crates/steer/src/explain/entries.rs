@@ -177,11 +177,11 @@ impl EntryRecords {
 }
 
 impl EntryLog {
-    /// Whether the process of `access` sees the same tree as this one, by no fewer rights.
+    /// Whether the thread of `access` sees the same tree as this process, by no fewer rights.
     fn is_ours(&mut self, access: &EntryAccess<'_>) -> bool {
         self.own = self.own.take().or_else(|| View::own().ok());
-        let found = View::of(access.process);
-        self.own.as_ref().is_some_and(|own| found.is_ok_and(|found| found.covers(own)))
+        let found = access.with_thread(View::of).and_then(Result::ok);
+        self.own.as_ref().is_some_and(|own| found.is_some_and(|found| found.covers(own)))
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
         let own = File::open("/proc/self").expect("there is one");
         let records = EntryRecords::default();
         let add = |thread, path: &[u8], call, file_bytes: Option<u64>| {
-            let (pid, process) = (7, own.as_fd());
+            let (pid, process) = (thread, own.as_fd());
             let read = |file_bytes| FileRead { file_bytes, offset: 0, bytes: 0, moves: true };
             let read = file_bytes.map(read);
             records.add(Nanos(0), &EntryAccess { pid, thread, process, path, call, read });
@@ -224,7 +224,7 @@ mod tests {
             (6, BlockedIn::Entry(EntryCall::List), false, "a call that was not reported"),
         ];
         for (at, (tid, met, expected, why)) in (1..).zip(rows) {
-            let thread = ThreadId { pid: 7, tid };
+            let thread = ThreadId { pid: tid, tid };
             let wait = Wait { lost: Nanos(at), blocked: Nanos(at * 2), met };
             let is = records.waited(Nanos(at * 10), thread, wait);
             assert_eq!(is, expected, "{why}");
@@ -254,7 +254,7 @@ mod tests {
         let (process, call) = (own.as_fd(), EntryCall::Open);
         let count = PATH_BYTES_MAX / path.len() + 10;
         for thread in 0..i32::try_from(count).expect("a few thousand") {
-            let (pid, path) = (7, &path[..]);
+            let (pid, path) = (thread, &path[..]);
             records.add(Nanos(0), &EntryAccess { pid, thread, process, path, call, read: None });
         }
         let log = records.lock();

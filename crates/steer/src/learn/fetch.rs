@@ -97,6 +97,8 @@ pub(super) struct PathFacts {
     pub(super) version: Version,
     /// Its path without links, where that is another.
     pub(super) real: Option<Box<[u8]>>,
+    /// No link on its way is another user's; of what is looked up alone.
+    pub(super) is_safe: bool,
     /// Bytes that were requested, or are cached: those of whole pages.
     pub(super) bytes: u64,
     /// All that was wanted was cached.
@@ -208,11 +210,9 @@ impl Tools {
         let real = path_of(&place).filter(|real| **real != *path);
         let mut found = PathFacts::of(&stat, real);
         found.is_in_memory = is_in_memory(&place, &stat);
-        if is_regular(&stat)
-            && !found.is_in_memory
-            && stat.st_size > WHOLE_BYTES
-            && let Ok((place, stat)) = on_a_safe_way(path)
-        {
+        let Ok((place, stat)) = on_a_safe_way(path) else { return Ok(found) };
+        found.is_safe = true;
+        if is_regular(&stat) && !found.is_in_memory && stat.st_size > WHOLE_BYTES {
             let (file, stat) = open_found(&place, &stat, &self.leases, None)?;
             found.is_cached = is_mostly_cached(&file, stat.st_size);
         }
@@ -238,6 +238,7 @@ impl PathFacts {
             kind: stat.kind(),
             version: version(stat),
             real,
+            is_safe: false,
             bytes: 0,
             is_cached: false,
             is_in_memory: false,

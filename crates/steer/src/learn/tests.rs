@@ -116,6 +116,30 @@ fn what_a_link_leads_to_in_memory_is_not_learned() {
 }
 
 #[test]
+fn what_another_users_link_leads_to_is_learned_by_its_own_path_alone() {
+    let test = "what_another_users_link_leads_to_is_learned_by_its_own_path_alone";
+    let scratch = Scratch::on_disk("learn-foreign");
+    let real = scratch.file("file", "text");
+    for (name, owner, is_learned) in [("own", None, true), ("foreign", Some(1234), false)] {
+        let link = scratch.join(name);
+        unix::fs::symlink(&real, &link).unwrap();
+        if owner.is_some() && unix::fs::lchown(&link, owner, None).is_err() {
+            return skip(test, "root");
+        }
+        let mut learner = learner(&scratch, process::id());
+        let link = link.into_os_string().into_encoded_bytes();
+        learner.sighted(Nanos(0), &link, LearnedKind::Read);
+        // As the file that it was when it was fetched.
+        learner.seen.found(&link, Version::default());
+        let tools = Arc::clone(&learner.tools);
+        let done = work(Job { tools, what: What::Look(link.into()) });
+        learner.take_in(Nanos(0), done);
+        let real = fs::canonicalize(&real).unwrap().into_os_string().into_encoded_bytes();
+        assert_eq!(learner.seen.has(&real), is_learned, "{name}");
+    }
+}
+
+#[test]
 fn a_process_in_another_mount_namespace_or_with_fewer_rights_teaches_nothing() {
     let test = "a_process_in_another_mount_namespace_or_with_fewer_rights_teaches_nothing";
     for words in [["unshare", "-m"], ["setpriv", "--reuid=1234"]] {

@@ -71,6 +71,7 @@ impl Learner {
     /// long. Those that are left are met again.
     pub(crate) fn some_ended(&mut self) {
         self.processes.clear();
+        self.views.forget();
     }
 
     /// Whether this is one of the program's processes, with the view of this one.

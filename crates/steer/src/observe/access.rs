@@ -12,12 +12,13 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use crate::kernel::{self, Residency, Stat};
-use crate::open::Refusal;
+use crate::open::{HANDLE, Refusal};
 pub(crate) use forerun_core::planner::CursorId;
 use forerun_core::units::Nanos;
+use rustix::fs::{Mode, OFlags, openat};
 
 /// Receives the accesses of readers.
 pub(crate) trait AccessSink {
@@ -77,6 +78,19 @@ pub(crate) struct EntryAccess<'a> {
     pub(crate) call: EntryCall,
     /// The file, where it is read; not of a program that is started.
     pub(crate) read: Option<FileRead>,
+}
+
+impl EntryAccess<'_> {
+    /// What `act` returns for the folder of the thread in `/proc`, which may have another root or
+    /// other rights than the first one of its process; none where it has ended.
+    pub(crate) fn with_thread<T>(&self, act: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
+        if self.thread == self.pid {
+            return Some(act(self.process));
+        }
+        let folder = format!("task/{}", self.thread);
+        let thread = openat(self.process, folder, HANDLE | OFlags::DIRECTORY, Mode::empty());
+        Some(act(thread.ok()?.as_fd()))
+    }
 }
 
 /// A read of a file.

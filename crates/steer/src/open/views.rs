@@ -10,7 +10,8 @@
 //!
 //! # Invariants
 //! - A thread of which nothing could ever be found out sees something else.
-//! - A thread is asked after a path of its was read: rights that were given up are not had again.
+//! - A thread is asked after a path was read of its memory, and has to be there then: rights that
+//!   were given up are not had again.
 //! # Sources
 //! credentials(7), `mount_namespaces(7)`: no two mounts have one number; `CLONE_FS` in clone(2):
 //! threads of one process may differ.
@@ -58,29 +59,43 @@ impl Views {
         self.is_own(self.process, self.process)
     }
 
-    /// Whether `thread` of the process `pid` sees the same.
+    /// Whether `thread` of the process `pid` sees the same, or has ended and did.
     pub(crate) fn is_own(&mut self, pid: i32, thread: i32) -> bool {
-        assert!(pid > 0 && thread > 0, "a report is of a thread of a process");
         let before = self.threads.get(&thread).copied();
         if let Some((before, _)) = before.filter(|(_, turn)| *turn == self.turn) {
             return before;
         }
-        let folder = format!("/proc/{pid}/task/{thread}");
-        let folder = openat(CWD, folder, HANDLE | OFlags::DIRECTORY, Mode::empty());
-        let found = folder.map_err(Refusal::Absent).and_then(|folder| View::of(folder.as_fd()));
-        let is_own = match (&self.own, found) {
-            (Some(own), Ok(found)) => found.covers(own),
-            (Some(_), Err(Refusal::Absent(Errno::NOENT | Errno::SRCH))) => {
-                before.is_some_and(|(before, _)| before)
-            }
-            _ => false,
-        };
+        let is_own = self.ask(pid, thread).unwrap_or(before.is_some_and(|(before, _)| before));
         if self.threads.len() >= THREADS_MAX {
             self.threads.clear();
         }
         self.threads.insert(thread, (is_own, self.turn));
         assert!(self.threads.len() <= THREADS_MAX, "threads have a bound");
         is_own
+    }
+
+    /// Whether `thread` of the process `pid` is there and sees the same: a path of its memory may
+    /// have been written by others that share it, and by other rights, since it was asked last.
+    pub(crate) fn is_own_now(&self, pid: i32, thread: i32) -> bool {
+        self.ask(pid, thread) == Some(true)
+    }
+
+    /// Forgets what was answered: numbers of threads that have ended may be those of others.
+    pub(crate) fn forget(&mut self) {
+        self.threads.clear();
+    }
+
+    /// None where the thread has ended.
+    fn ask(&self, pid: i32, thread: i32) -> Option<bool> {
+        assert!(pid > 0 && thread > 0, "a thread of a process is asked about");
+        let folder = format!("/proc/{pid}/task/{thread}");
+        let folder = openat(CWD, folder, HANDLE | OFlags::DIRECTORY, Mode::empty());
+        let found = folder.map_err(Refusal::Absent).and_then(|folder| View::of(folder.as_fd()));
+        match (&self.own, found) {
+            (Some(own), Ok(found)) => Some(found.covers(own)),
+            (Some(_), Err(Refusal::Absent(Errno::NOENT | Errno::SRCH))) => None,
+            _ => Some(false),
+        }
     }
 }
 
@@ -161,7 +176,7 @@ pub(crate) mod tests {
         let mut views = Views::new();
         let pid = pid(&child);
         views.process(pid);
-        assert!(views.is_own_process() && views.is_own(pid, pid));
+        assert!(views.is_own_process() && views.is_own_now(pid, pid));
         child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
         if line(&mut child) != "there" {
             return skip(test, "a mount namespace");
@@ -184,6 +199,9 @@ pub(crate) mod tests {
         end(child);
         views.process(pid);
         assert!(views.is_own_process(), "as it was seen last");
+        assert!(!views.is_own_now(pid, pid));
+        views.forget();
+        assert!(!views.is_own_process());
         let own = i32::try_from(process::id()).unwrap();
         let mut others = Views::new();
         assert!(!others.is_own(own, pid), "nothing was ever known of it");

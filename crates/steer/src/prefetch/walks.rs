@@ -17,7 +17,6 @@ mod roots;
 mod watches;
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -27,14 +26,11 @@ use forerun_core::walk::{
     DirectoryId, Use, WalkOutcome, WalkRequest, WalkRequestId, WalkSettings, WalkStats, Walks,
 };
 
-use rustix::fs::{Mode, OFlags, openat};
-
 use super::entries::place::Place;
 use super::entries::{Bounds, Completion, EntryWorkers, JOBS_MAX, Job, Pacing};
 use crate::kernel::Devices;
 use crate::observe::access::{EntryAccess, EntryCall};
 use crate::observe::poll::Allowance;
-use crate::open::HANDLE;
 use crate::tasks::ThreadRoom;
 use crate::watch::WatchQueue;
 use directories::Directories;
@@ -274,7 +270,8 @@ impl WalkDriver {
         if entry.is_none() && usage.is_some() {
             return;
         }
-        let Some(top) = self.top(now, access) else { return };
+        let top = access.with_thread(|thread| self.roots.top(now, thread)).flatten();
+        let Some(top) = top else { return };
         // What was told is older than what is met now.
         self.take_told(now);
         (self.used, self.met) = (Some(now), Some(now));
@@ -292,17 +289,6 @@ impl WalkDriver {
             Some((name, usage)) => self.walks.touch(dir, name, usage),
             None => self.walks.list(dir),
         }
-    }
-
-    /// The top of the tree that the thread of `access` sees: it may have another root, or other
-    /// rights, than the first of its process.
-    fn top(&mut self, now: Nanos, access: &EntryAccess<'_>) -> Option<Arc<Place>> {
-        if access.thread == access.pid {
-            return self.roots.top(now, access.process);
-        }
-        let folder = format!("task/{}", access.thread);
-        let thread = openat(access.process, folder, HANDLE | OFlags::DIRECTORY, Mode::empty());
-        self.roots.top(now, thread.ok()?.as_fd())
     }
 
     /// Takes in the reads that watches have told since the last call, for which a part of

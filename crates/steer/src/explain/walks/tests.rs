@@ -33,9 +33,9 @@ impl Calls {
         self.wait(&[(7, call)], TEN, TEN);
     }
 
-    /// The thread `tid` comes to a call.
+    /// The thread `tid`, the first of its process, comes to a call.
     fn meet(&mut self, tid: i32, path: &Path, call: EntryCall) {
-        let (pid, thread, process) = (7, tid, self.own.as_fd());
+        let (pid, thread, process) = (tid, tid, self.own.as_fd());
         let is_read = matches!(call, EntryCall::Read { .. });
         let read = FileRead { file_bytes: 9, offset: 0, bytes: 9, moves: true };
         let (path, read) = (path.as_os_str().as_bytes(), is_read.then_some(read));
@@ -47,7 +47,7 @@ impl Calls {
     fn wait(&mut self, threads: &[(i32, EntryCall)], blocked: Nanos, lost: Nanos) {
         self.now += TEN;
         for &(tid, call) in threads {
-            let (thread, met) = (ThreadId { pid: 7, tid }, BlockedIn::Entry(call));
+            let (thread, met) = (ThreadId { pid: tid, tid }, BlockedIn::Entry(call));
             assert!(self.records.waited(self.now, thread, Wait { lost, blocked, met }));
         }
         self.now += Nanos::from_millis(1);
