@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn the_folder_is_not_held_open() {
         let scratch = Scratch::new("state");
-        let path = scratch.join("a/b");
+        let path = scratch.canonicalize().unwrap().join("a/b");
         let state = StateFolder::at(&path).unwrap();
         let is_open = || {
             let links = fs::read_dir("/proc/self/fd").unwrap();

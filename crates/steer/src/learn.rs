@@ -172,6 +172,8 @@ pub(crate) struct Learner {
     /// The paths of files that are prefetched for readers.
     files: BTreeMap<FileId, Box<[u8]>>,
     views: Views,
+    /// Some used paths by another view than that of this process.
+    has_others: bool,
     /// Whether the file systems of these devices keep all in memory.
     in_memory: BTreeMap<u64, bool>,
     /// Whether what was fetched comes of the list that is learned alone.
@@ -237,6 +239,7 @@ impl Learner {
             cursors: BTreeMap::new(),
             files: BTreeMap::new(),
             views: Views::new(),
+            has_others: false,
             in_memory: BTreeMap::new(),
             is_judged: true,
             tools: Arc::new(Tools::new()),
@@ -356,7 +359,7 @@ impl Learner {
             What::Look(path) => match found {
                 Ok(found) => {
                     if let Some(real) = found.real.clone() {
-                        // Another user may have put the link there a moment ago.
+                        // Another user may have put a link there a moment ago.
                         if !found.is_in_memory && found.is_safe {
                             self.seen.link(now, &path, &real);
                         }
@@ -428,7 +431,8 @@ impl Learner {
 
     /// The program uses an entry of a directory tree.
     pub(crate) fn entry(&mut self, now: Nanos, access: &EntryAccess<'_>) {
-        if !self.views.is_own_now(access.pid, access.thread) {
+        if !self.views.own().is_some_and(|own| access.has_view(own)) {
+            self.has_others = true;
             return;
         }
         let kind = match access.call {
@@ -448,7 +452,11 @@ impl Learner {
         stat: &Stat,
         (id, file): (Option<FileId>, Option<&File>),
     ) {
-        if self.is_in_memory(stat, file) || !self.views.is_own_process() {
+        if self.is_in_memory(stat, file) {
+            return;
+        }
+        if !self.views.is_own_process() {
+            self.has_others = true;
             return;
         }
         let is_new = self.sighted(now, &path, LearnedKind::Read);
@@ -506,8 +514,13 @@ impl Learner {
         let notes = self.tools.watches.end();
         self.take_notes(now, notes);
         self.replay.finish();
-        if self.saves() && self.stats.trouble.is_empty() {
-            UNSAVED.clone_into(&mut self.stats.trouble);
+        if self.stats.trouble.is_empty() {
+            let why = match (self.saves(), self.target.is_some() && self.has_others) {
+                (true, _) => UNSAVED,
+                (false, true) => OF_OTHERS,
+                (false, false) => "",
+            };
+            why.clone_into(&mut self.stats.trouble);
         }
     }
 
@@ -579,6 +592,9 @@ const FILES_MAX: usize = 4_096;
 const DEVICES_MAX: usize = 256;
 /// What is told where the time ends before all is saved.
 const UNSAVED: &str = "not saved: the file system took too long";
+/// What is told where nothing was learned.
+const OF_OTHERS: &str = "nothing learned: the program has fewer rights than forerun, or another \
+    root or mount namespace";
 /// How long others may save before this run is not learned.
 const SAVE_PATIENCE: Duration = Duration::from_millis(30);
 /// What lies there is not on a device, wherever else it may be mounted.

@@ -61,7 +61,7 @@ pub(crate) enum Told<'a> {
 
 /// What a listener makes of what it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Reply {
     Taken,
     /// The number is of no directory that is known yet.
     Early,
@@ -140,20 +140,20 @@ impl WatchQueue {
 
     /// Gives `each` what the kernel has reported since the last call, until that has enough and was
     /// given what was read of the kernel by then.
-    pub(crate) fn take(&self, mut each: impl FnMut(Told<'_>) -> Heard) {
+    pub(crate) fn take(&self, mut each: impl FnMut(Told<'_>) -> Reply) {
         let mut early = lock(&self.early);
         assert!(early.len() <= EARLY_MAX, "what waits is bounded");
         for (number, name, process) in std::mem::take(&mut *early) {
             each(Told::Read { number, name: &name, process });
         }
         let mut each = |told: Told<'_>| {
-            let heard = each(told);
-            if let (Heard::Early, Told::Read { number, name, process }) = (heard, told)
+            let reply = each(told);
+            if let (Reply::Early, Told::Read { number, name, process }) = (reply, told)
                 && early.len() < EARLY_MAX
             {
                 early.push_back((number, name.to_vec(), process));
             }
-            heard != Heard::Enough
+            reply != Reply::Enough && early.len() < EARLY_MAX
         };
         let mut buffer = lock(&self.buffer);
         if let Some(marks) = self.marks()

@@ -180,8 +180,7 @@ impl EntryLog {
     /// Whether the thread of `access` sees the same tree as this process, by no fewer rights.
     fn is_ours(&mut self, access: &EntryAccess<'_>) -> bool {
         self.own = self.own.take().or_else(|| View::own().ok());
-        let found = access.with_thread(View::of).and_then(Result::ok);
-        self.own.as_ref().is_some_and(|own| found.is_some_and(|found| found.covers(own)))
+        self.own.as_ref().is_some_and(|own| access.has_view(own))
     }
 }
 

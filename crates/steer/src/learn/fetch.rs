@@ -4,9 +4,9 @@
 //!   path --handle that opens nothing--> kind, version --> listing | readahead
 //!                                  `--> its directory: a watch
 //! ```
-//! The path is resolved as the program resolves it, by the rights that forerun and the program
-//! share: nothing is opened that the program could not open when it was learned. Links of other
-//! users are followed to see where the program is, and nothing is opened by them.
+//! A path is resolved by the rights that forerun and the program share; what is fetched, without
+//! links of other users. A path that is only looked at is resolved as the program resolves it, to
+//! see where the program is; by such a link nothing is opened, and nothing learned.
 //!
 //! # Invariants
 //! - Regular files and directories alone are opened, of no file system of the kernel's own,
@@ -206,13 +206,16 @@ impl Tools {
 
     /// Looks at what the program uses at `path`.
     fn look(&self, path: &[u8]) -> Result<PathFacts, Refusal> {
-        let (place, stat) = on_the_way(path)?;
+        let safe = on_a_safe_way(path);
+        let is_safe = safe.is_ok();
+        let (place, stat) = match safe {
+            Err(Refusal::Rights) => on_the_way(path)?,
+            found => found?,
+        };
         let real = path_of(&place).filter(|real| **real != *path);
-        let mut found = PathFacts::of(&stat, real);
+        let mut found = PathFacts { is_safe, ..PathFacts::of(&stat, real) };
         found.is_in_memory = is_in_memory(&place, &stat);
-        let Ok((place, stat)) = on_a_safe_way(path) else { return Ok(found) };
-        found.is_safe = true;
-        if is_regular(&stat) && !found.is_in_memory && stat.st_size > WHOLE_BYTES {
+        if is_safe && is_regular(&stat) && !found.is_in_memory && stat.st_size > WHOLE_BYTES {
             let (file, stat) = open_found(&place, &stat, &self.leases, None)?;
             found.is_cached = is_mostly_cached(&file, stat.st_size);
         }

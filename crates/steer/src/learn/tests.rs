@@ -160,6 +160,8 @@ fn a_process_in_another_mount_namespace_or_with_fewer_rights_teaches_nothing() {
         let mut learner = learner(&scratch, child.id());
         reports(&mut learner, &file, child.id());
         assert_eq!((learner.seen.count(), learner.cursors.len()), (0, 0), "{words:?}");
+        learner.end(Nanos(0));
+        assert_eq!(learner.stats.trouble, OF_OTHERS, "{words:?}");
         learner.process(i32::try_from(process::id()).unwrap());
         reports(&mut learner, &file, process::id());
         assert_eq!((learner.seen.count(), learner.cursors.len()), (3, 1), "{words:?}");

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::watch::{Heard, Told, WatchQueue};
+use crate::watch::{Reply, Told, WatchQueue};
 
 /// See the module.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Watches {
                 Told::Lost => *is_over = true,
                 Told::Ended(number) => ended.extend(directories.remove(&number)),
                 Told::Read { number, name, process } => {
-                    let Some(row) = directories.get_mut(&number) else { return Heard::Early };
+                    let Some(row) = directories.get_mut(&number) else { return Reply::Early };
                     if row.names.len() >= NAMES_MAX || !row.names.insert(name.to_vec()) {
                         repeated.insert(number);
                     } else {
@@ -111,7 +111,7 @@ impl Watches {
                     }
                 }
             }
-            if left > 0 && !*is_over { Heard::Taken } else { Heard::Enough }
+            if left > 0 && !*is_over { Reply::Taken } else { Reply::Enough }
         });
         notes.left.extend(ended.into_iter().map(|row| row.path));
         for number in repeated {

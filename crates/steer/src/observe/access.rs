@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use crate::kernel::{self, Residency, Stat};
+use crate::open::entries::View;
 use crate::open::{HANDLE, Refusal};
 pub(crate) use forerun_core::planner::CursorId;
 use forerun_core::units::Nanos;
@@ -81,8 +82,15 @@ pub(crate) struct EntryAccess<'a> {
 }
 
 impl EntryAccess<'_> {
+    /// Whether the thread is there and sees all that `own` sees, by no fewer rights. Threads that
+    /// share its memory may have written the path, so it is asked now, after the path was read.
+    pub(crate) fn has_view(&self, own: &View) -> bool {
+        let found = self.with_thread(View::of).and_then(Result::ok);
+        found.is_some_and(|found| found.covers(own))
+    }
+
     /// What `act` returns for the folder of the thread in `/proc`, which may have another root or
-    /// other rights than the first one of its process; none where it has ended.
+    /// other rights than the first thread; none where it has ended.
     pub(crate) fn with_thread<T>(&self, act: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
         if self.thread == self.pid {
             return Some(act(self.process));

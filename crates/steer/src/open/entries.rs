@@ -11,6 +11,8 @@
 //! A root is known by what it is; a handle of it, which holds its mount, is kept while its owner
 //! says, and had anew from a process that sees it.
 //!
+//! A path that was learned some time ago is gone by root's links and the user's own alone.
+//!
 //! # Invariants
 //! - An entry is a handle that opens nothing, until its kind is known.
 //! - Nothing lies outside of the root of the process, whichever handle of it is used: each is
@@ -78,7 +80,7 @@ pub(crate) struct Root {
     rights: Arc<Rights>,
     /// This process has rights that the program has not.
     is_above: bool,
-    /// It is the root of this process, too.
+    /// It is the root of this process, too, which has no other rights.
     is_own: bool,
     sight: Mutex<Sight>,
 }
@@ -114,14 +116,14 @@ impl Root {
             return Err(Refusal::Changed);
         }
         let is_above = rights.are_less_than_own()?;
-        let is_own = identity(CWD, "/").is_ok_and(|own| own == root);
+        let is_own = !is_above && identity(CWD, "/").is_ok_and(|own| own == root);
         let sight = Mutex::new(Sight { handle: Some(Arc::new(handle)), process: copy(process)? });
         Ok(Self { identity: root, rights, is_above, is_own, sight })
     }
 
     /// Whether it is the root of this process, seen by all of its rights.
     pub(crate) fn is_own(&self) -> bool {
-        self.is_own && !self.is_above
+        self.is_own
     }
 
     /// Whether it is what a process with `view` sees, by the same rights.
@@ -259,8 +261,7 @@ pub(crate) fn subdirectory(directory: impl AsFd, name: &[u8]) -> Result<(OwnedFd
 /// # Errors
 /// See [`Refusal`].
 pub(crate) fn on_the_way(path: &[u8]) -> Result<(OwnedFd, Stat), Refusal> {
-    let place = go(path, ResolveFlags::NO_MAGICLINKS).map_err(Refusal::Absent)?;
-    seen(place)
+    not_the_kernels_own(go(path, ResolveFlags::NO_MAGICLINKS).map_err(Refusal::Absent)?)
 }
 
 /// What lies at the full `path`, which the program has used some time ago: as [`on_the_way`], but
@@ -271,8 +272,8 @@ pub(crate) fn on_the_way(path: &[u8]) -> Result<(OwnedFd, Stat), Refusal> {
 /// See [`Refusal`]; [`Refusal::Rights`] for such a link.
 pub(crate) fn on_a_safe_way(path: &[u8]) -> Result<(OwnedFd, Stat), Refusal> {
     match go(path, ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS) {
-        Err(Errno::LOOP) => seen(go_by_safe_links(path)?),
-        gone => seen(gone.map_err(Refusal::Absent)?),
+        Err(Errno::LOOP) => not_the_kernels_own(go_by_safe_links(path)?),
+        gone => not_the_kernels_own(gone.map_err(Refusal::Absent)?),
     }
 }
 
@@ -283,6 +284,7 @@ fn go(path: &[u8], how: ResolveFlags) -> Result<OwnedFd, Errno> {
 
 /// Goes the full `path` step by step, and looks at each link before it is followed.
 fn go_by_safe_links(path: &[u8]) -> Result<OwnedFd, Refusal> {
+    assert!(path.starts_with(b"/"), "a full path");
     let flags = HANDLE | OFlags::NOFOLLOW;
     let root = || openat(CWD, "/", HANDLE | OFlags::DIRECTORY, Mode::empty());
     let (mut at, mut links) = (root().map_err(Refusal::Absent)?, 0);
@@ -304,7 +306,13 @@ fn go_by_safe_links(path: &[u8]) -> Result<OwnedFd, Refusal> {
         if links > LINKS_MAX {
             return Err(Refusal::Absent(Errno::LOOP));
         }
-        if ![0, geteuid().as_raw()].contains(&stat.st_uid) {
+        let user = geteuid().as_raw();
+        let system = file_system(&next)?;
+        if KERNELS_OWN.contains(&system) {
+            return Err(Refusal::Kind);
+        }
+        // Whose a link is a server of a user's says as it likes.
+        if ![0, user].contains(&stat.st_uid) || user == 0 && system == IN_TURN {
             return Err(Refusal::Rights);
         }
         let target = readlinkat(&next, "", Vec::new()).map_err(Refusal::Absent)?.into_bytes();
@@ -320,7 +328,7 @@ fn go_by_safe_links(path: &[u8]) -> Result<OwnedFd, Refusal> {
 }
 
 /// `place`, if it lies on no file system of the kernel's own.
-fn seen(place: OwnedFd) -> Result<(OwnedFd, Stat), Refusal> {
+fn not_the_kernels_own(place: OwnedFd) -> Result<(OwnedFd, Stat), Refusal> {
     if KERNELS_OWN.contains(&file_system(&place)?) {
         return Err(Refusal::Kind);
     }

@@ -6,12 +6,12 @@
 //! ```
 //! What others use would be looked up, listed, and at the next start fetched, by rights that they
 //! do not have. A thread may change its view at any time, so an answer holds for one turn, as a
-//! poll. Of a thread that has ended meanwhile the answer before counts.
+//! poll. Of a thread that has ended meanwhile the answer before counts, for files that it had open
+//! and reads that watches tell; a path of its memory counts while it is there
+//! ([`crate::observe::access::EntryAccess::has_view`]).
 //!
 //! # Invariants
 //! - A thread of which nothing could ever be found out sees something else.
-//! - A thread is asked after a path was read of its memory, and has to be there then: rights that
-//!   were given up are not had again.
 //! # Sources
 //! credentials(7), `mount_namespaces(7)`: no two mounts have one number; `CLONE_FS` in clone(2):
 //! threads of one process may differ.
@@ -74,10 +74,9 @@ impl Views {
         is_own
     }
 
-    /// Whether `thread` of the process `pid` is there and sees the same: a path of its memory may
-    /// have been written by others that share it, and by other rights, since it was asked last.
-    pub(crate) fn is_own_now(&self, pid: i32, thread: i32) -> bool {
-        self.ask(pid, thread) == Some(true)
+    /// What this process sees.
+    pub(crate) fn own(&self) -> Option<&View> {
+        self.own.as_ref()
     }
 
     /// Forgets what was answered: numbers of threads that have ended may be those of others.
@@ -176,7 +175,7 @@ pub(crate) mod tests {
         let mut views = Views::new();
         let pid = pid(&child);
         views.process(pid);
-        assert!(views.is_own_process() && views.is_own_now(pid, pid));
+        assert!(views.is_own_process() && views.is_own(pid, pid));
         child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
         if line(&mut child) != "there" {
             return skip(test, "a mount namespace");
@@ -199,7 +198,6 @@ pub(crate) mod tests {
         end(child);
         views.process(pid);
         assert!(views.is_own_process(), "as it was seen last");
-        assert!(!views.is_own_now(pid, pid));
         views.forget();
         assert!(!views.is_own_process());
         let own = i32::try_from(process::id()).unwrap();

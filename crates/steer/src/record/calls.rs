@@ -282,7 +282,7 @@ impl AccessSink for CallRecorder {
         let last = self.threads.get(&key).map_or(Nanos(0), |last| last.end);
         let (before, end) = self.polled;
         let (offset, bytes) = access.read.map_or((0, 0), |read| (read.offset, read.bytes));
-        let is_ours = self.views.is_own_now(access.pid, access.thread);
+        let is_ours = self.views.own().is_some_and(|own| access.has_view(own));
         let row = self.lock().add(RecordedCall {
             begin: before.max(last).min(end),
             end,

@@ -18,7 +18,7 @@ fn told(queue: &WatchQueue) -> Vec<(i32, String)> {
         if let Told::Read { number, name, .. } = event {
             all.push((number, String::from_utf8(name.to_vec()).unwrap()));
         }
-        Heard::Taken
+        Reply::Taken
     });
     all
 }
@@ -107,23 +107,23 @@ fn what_comes_early_is_told_again_with_the_next_call_and_nothing_is_lost() {
     }
     for queue in [WatchQueue::new(), WatchQueue::of_inotify()] {
         let Ok(_) = queue.watch(&handle(&scratch, "a")) else {
-            return skip("watch-early", "the system has no watches to give");
+            return skip("what_comes_early_is_told_again", "the system has no watches to give");
         };
         for name in ["a/1", "a/2", "a/3"] {
             fs::read(scratch.join(name)).unwrap();
         }
-        let take = |answers: &[Heard]| {
+        let take = |answers: &[Reply]| {
             let (mut names, mut answers) = (Vec::new(), answers.iter());
             queue.take(|event| {
-                let Told::Read { name, .. } = event else { return Heard::Taken };
+                let Told::Read { name, .. } = event else { return Reply::Taken };
                 names.push(String::from_utf8(name.to_vec()).unwrap());
                 *answers.next().unwrap()
             });
             names
         };
         // What was read of the kernel at once is given to the end.
-        assert_eq!(take(&[Heard::Early, Heard::Enough, Heard::Early]), ["1", "2", "3"]);
-        assert_eq!(take(&[Heard::Early, Heard::Taken]), ["1", "3"], "again");
+        assert_eq!(take(&[Reply::Early, Reply::Enough, Reply::Early]), ["1", "2", "3"]);
+        assert_eq!(take(&[Reply::Early, Reply::Taken]), ["1", "3"], "again");
         assert_eq!(take(&[]), [""; 0], "and no more than that");
     }
 }

@@ -11,10 +11,11 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context as _, Result, bail};
 use forerun_console::failure::note;
@@ -25,6 +26,7 @@ use forerun_report::remove_parts;
 use forerun_sim::walks::{AccessTrace, Call, CallKind, Tree, names};
 use forerun_steer::record::{self, RecordedCall, RecordedKind, Recording};
 use forerun_steer::{ObserverKind, SessionError, end_late};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
 /// What `trace record` takes.
 #[derive(clap::Args)]
@@ -188,14 +190,17 @@ fn tree(top: &Path, calls: &[(Vec<&[u8]>, &RecordedCall)]) -> Tree {
             continue;
         }
         let path = top.join(OsStr::from_bytes(&names.join(&b'/')));
-        // It may be gone, or closed to this user: its entries are not known then.
-        let Ok(entries) = fs::read_dir(&path) else { continue };
+        // It may be gone, closed to this user, or a link by now: its entries are not known then.
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let found = openat2(CWD, &path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+        let list = |found: OwnedFd| fs::read_dir(format!("/proc/self/fd/{}", found.as_raw_fd()));
+        let Ok(entries) = found.map_err(io::Error::from).and_then(list) else { continue };
         for entry in entries.flatten() {
             if tree.count() > ENTRIES_MAX {
                 left_out += 1;
                 continue;
             }
-            let Ok(facts) = fs::symlink_metadata(entry.path()) else { continue };
+            let Ok(facts) = entry.metadata() else { continue };
             let kind = match facts.file_type() {
                 kind if kind.is_dir() => EntryKind::Directory,
                 kind if kind.is_file() => EntryKind::File,

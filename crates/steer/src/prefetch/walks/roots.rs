@@ -30,7 +30,8 @@ struct Top {
 
 impl Roots {
     /// The top of the tree that the process, or thread, with this folder in `/proc` sees now, and
-    /// uses by the rights that it has now; none where it may not be looked into.
+    /// uses by the rights that it has now; none where it may not be looked into. Of another root
+    /// than this process's, handles are had from that folder as long as it lasts.
     pub(super) fn top(&mut self, now: Nanos, process: BorrowedFd<'_>) -> Option<Arc<Place>> {
         let view = View::of(process).ok()?;
         if let Some(top) = self.tops.iter_mut().find(|top| top.place.root().is_of(&view)) {

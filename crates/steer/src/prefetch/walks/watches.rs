@@ -21,7 +21,7 @@ use std::sync::Arc;
 use forerun_core::walk::DirectoryId;
 
 use crate::prefetch::entries::place::Place;
-use crate::watch::{Heard, Told, WatchQueue};
+use crate::watch::{Reply, Told, WatchQueue};
 
 /// See the module.
 #[derive(Debug)]
@@ -167,13 +167,13 @@ impl Watches {
                     bytes += EVENT_BYTES + name.len();
                     let Some(row) = self.rows.get_mut(&number) else {
                         // The listing of that directory is on its way to the driver.
-                        return Heard::Early;
+                        return Reply::Early;
                     };
                     row.turn = self.turns;
                     told.extend(row.tell(name, process));
                 }
             }
-            if bytes < TOLD_BYTES_MAX { Heard::Taken } else { Heard::Enough }
+            if bytes < TOLD_BYTES_MAX { Reply::Taken } else { Reply::Enough }
         });
     }
 }

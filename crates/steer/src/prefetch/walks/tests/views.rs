@@ -41,12 +41,12 @@ impl Changes {
         self.process.stdout.as_mut().unwrap().read_exact(&mut [0]).expect("it may change");
     }
 
-    /// Its last thread uses what lies at `path`.
+    /// It uses what lies at `path`, by its second thread where there is one.
     fn entry(&self, walk: &mut Walk, path: &Path, call: EntryCall) {
         let (pid, path) = (self.process.id().cast_signed(), path.as_os_str().as_bytes());
         let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
         let number = |it: fs::DirEntry| it.file_name().to_str()?.parse().ok();
-        let thread = threads.flatten().filter_map(number).max().unwrap();
+        let thread = threads.flatten().filter_map(number).find(|&tid| tid != pid).unwrap_or(pid);
         let process = self.folder.as_fd();
         let access = EntryAccess { pid, thread, process, path, call, read: None };
         walk.driver.entry(walk.now, &access);
