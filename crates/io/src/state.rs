@@ -168,6 +168,12 @@ impl StateFolder {
 }
 
 impl StateLock {
+    /// The folder that it locks.
+    #[must_use]
+    pub fn folder(&self) -> &File {
+        &self.folder
+    }
+
     /// Removes the file `name` of the folder.
     ///
     /// # Errors

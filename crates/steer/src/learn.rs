@@ -411,15 +411,6 @@ impl Learner {
         }
     }
 
-    /// The reports that follow are of the process `pid`.
-    pub(crate) fn process(&mut self, pid: i32) {
-        self.views.process(pid);
-        if self.processes.len() >= PROCESSES_MAX {
-            self.processes.clear();
-        }
-        self.processes.insert(pid);
-    }
-
     /// Whether `file` lies on a file system that keeps all in memory.
     fn is_in_memory(&mut self, stat: &Stat, file: Option<&File>) -> bool {
         let Some(file) = file else { return false };
@@ -514,13 +505,10 @@ impl Learner {
         let notes = self.tools.watches.end();
         self.take_notes(now, notes);
         self.replay.finish();
-        if self.stats.trouble.is_empty() {
-            let why = match (self.saves(), self.target.is_some() && self.has_others) {
-                (true, _) => UNSAVED,
-                (false, true) => OF_OTHERS,
-                (false, false) => "",
-            };
-            why.clone_into(&mut self.stats.trouble);
+        if self.stats.trouble.is_empty() && self.saves() {
+            UNSAVED.clone_into(&mut self.stats.trouble);
+        } else if self.stats.trouble.is_empty() && self.target.is_some() && self.has_others {
+            OF_OTHERS.clone_into(&mut self.stats.trouble);
         }
     }
 
@@ -582,17 +570,15 @@ const JOBS_MAX: usize = 192;
 const LOOKS_LEFT: usize = 128;
 /// Paths that wait to be looked at.
 const UNLOOKED_MAX: usize = 4_096;
-/// Processes of the program that are known.
-const PROCESSES_MAX: usize = 4_096;
 const CURSORS_MAX: usize = 4_096;
 /// A program that starts uses an entry within a few round trips of its device.
 const FOLLOWED_WITHIN: Nanos = Nanos::from_millis(250);
 /// Files whose requests are followed.
 const FILES_MAX: usize = 4_096;
 const DEVICES_MAX: usize = 256;
-/// What is told where the time ends before all is saved.
+/// The trouble of a run whose time ends before all is saved.
 const UNSAVED: &str = "not saved: the file system took too long";
-/// What is told where nothing was learned.
+/// That of a run without a process that teaches.
 const OF_OTHERS: &str = "nothing learned: the program has fewer rights than forerun, or another \
     root or mount namespace";
 /// How long others may save before this run is not learned.

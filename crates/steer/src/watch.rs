@@ -12,8 +12,8 @@
 //! # Invariants
 //! - The same directory has the same number until its watch ends; no number comes twice.
 //! - What forerun requests of the kernel is no read, and a mapping is none either.
-//! - A read in a directory whose number is still on its way to the listener is told again, once; at
-//!   most [`EARLY_MAX`] are kept for that.
+//! - [`WatchQueue::take`] tells a read in a directory whose number is still on its way to the
+//!   listener again, once; at most [`EARLY_MAX`] are kept for that.
 //! - [`WatchQueue::end_at`] tells at the end which marks an evicted inode has taken along.
 //! - No call but [`WatchQueue::watch`] waits for a file system.
 //! # Sources
@@ -59,7 +59,7 @@ pub(crate) enum Told<'a> {
     Lost,
 }
 
-/// What a listener makes of what it is told.
+/// The answer of a listener to [`Told`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Taken,

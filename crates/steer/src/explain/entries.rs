@@ -179,7 +179,9 @@ impl EntryRecords {
 impl EntryLog {
     /// Whether the thread of `access` sees the same tree as this process, by no fewer rights.
     fn is_ours(&mut self, access: &EntryAccess<'_>) -> bool {
-        self.own = self.own.take().or_else(|| View::own().ok());
+        if self.own.is_none() {
+            self.own = View::own().ok();
+        }
         self.own.as_ref().is_some_and(|own| access.has_view(own))
     }
 }

@@ -207,8 +207,7 @@ impl Store {
                 let _ = self.remove(lock, &list.name);
             }
         }
-        let entries = self.0.folder().ok().and_then(|folder| Dir::read_from(folder).ok());
-        let Some(entries) = entries else { return };
+        let Ok(entries) = Dir::read_from(lock.folder()) else { return };
         for entry in entries.flatten() {
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             let is_temporary =

@@ -67,6 +67,16 @@ impl Learner {
         }
     }
 
+    /// The reports that follow are of the process `pid`.
+    pub(crate) fn process(&mut self, pid: i32) {
+        self.views.process(pid);
+        if self.processes.len() >= PROCESSES_MAX {
+            self.processes.clear();
+        }
+        self.processes.insert(pid);
+        assert!(self.processes.len() <= PROCESSES_MAX, "processes have a bound");
+    }
+
     /// Some of the program's processes have ended: their numbers may be those of others before
     /// long. Those that are left are met again.
     pub(crate) fn some_ended(&mut self) {
@@ -77,9 +87,11 @@ impl Learner {
     /// Whether this is one of the program's processes, with the view of this one.
     fn is_program(&mut self, process: Option<i32>) -> bool {
         let known = process.filter(|pid| self.processes.contains(pid));
-        known.is_some_and(|pid| self.views.is_own(pid, pid))
+        known.is_some_and(|pid| self.views.is_own(pid))
     }
 }
 
 /// A list is for a start; a walk through more files than these is none.
 const FILES_READ_MAX: usize = 4_096;
+/// Processes of the program that are known.
+const PROCESSES_MAX: usize = 4_096;

@@ -271,10 +271,11 @@ pub(crate) fn on_the_way(path: &[u8]) -> Result<(OwnedFd, Stat), Refusal> {
 /// # Errors
 /// See [`Refusal`]; [`Refusal::Rights`] for such a link.
 pub(crate) fn on_a_safe_way(path: &[u8]) -> Result<(OwnedFd, Stat), Refusal> {
-    match go(path, ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS) {
-        Err(Errno::LOOP) => not_the_kernels_own(go_by_safe_links(path)?),
-        gone => not_the_kernels_own(gone.map_err(Refusal::Absent)?),
-    }
+    let place = match go(path, ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::LOOP) => go_by_safe_links(path)?,
+        gone => gone.map_err(Refusal::Absent)?,
+    };
+    not_the_kernels_own(place)
 }
 
 fn go(path: &[u8], how: ResolveFlags) -> Result<OwnedFd, Errno> {
@@ -284,8 +285,7 @@ fn go(path: &[u8], how: ResolveFlags) -> Result<OwnedFd, Errno> {
 
 /// Goes the full `path` step by step, and looks at each link before it is followed.
 fn go_by_safe_links(path: &[u8]) -> Result<OwnedFd, Refusal> {
-    assert!(path.starts_with(b"/"), "a full path");
-    let flags = HANDLE | OFlags::NOFOLLOW;
+    let (flags, user) = (HANDLE | OFlags::NOFOLLOW, geteuid().as_raw());
     let root = || openat(CWD, "/", HANDLE | OFlags::DIRECTORY, Mode::empty());
     let (mut at, mut links) = (root().map_err(Refusal::Absent)?, 0);
     // The steps that are left, the next one last.
@@ -306,7 +306,6 @@ fn go_by_safe_links(path: &[u8]) -> Result<OwnedFd, Refusal> {
         if links > LINKS_MAX {
             return Err(Refusal::Absent(Errno::LOOP));
         }
-        let user = geteuid().as_raw();
         let system = file_system(&next)?;
         if KERNELS_OWN.contains(&system) {
             return Err(Refusal::Kind);

@@ -1,20 +1,19 @@
-//! Which threads see at a path what this process sees there, and may open all that it may: those
+//! Which processes see at a path what this process sees there, and may open all that it may: those
 //! with its root and its rights.
 //!
 //! ```text
-//!   report of a poll --thread--> /proc/PID/task/TID: root, rights      as of this process?
+//!   report of a poll --process--> /proc/PID: root, rights      as of this process?
 //! ```
 //! What others use would be looked up, listed, and at the next start fetched, by rights that they
-//! do not have. A thread may change its view at any time, so an answer holds for one turn, as a
-//! poll. Of a thread that has ended meanwhile the answer before counts, for files that it had open
-//! and reads that watches tell; a path of its memory counts while it is there
+//! do not have. A process may change its view at any time, so an answer holds for one turn, as a
+//! poll. Of one that has ended meanwhile the answer before counts, for files that it had open and
+//! reads that watches tell; a path of a thread's memory counts while the thread is there
 //! ([`crate::observe::access::EntryAccess::has_view`]).
 //!
 //! # Invariants
-//! - A thread of which nothing could ever be found out sees something else.
+//! - A process of which nothing could ever be found out sees something else.
 //! # Sources
-//! credentials(7), `mount_namespaces(7)`: no two mounts have one number; `CLONE_FS` in clone(2):
-//! threads of one process may differ.
+//! credentials(7), `mount_namespaces(7)`: no two mounts have one number.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -29,8 +28,8 @@ use super::{HANDLE, Refusal};
 #[derive(Debug)]
 pub(crate) struct Views {
     own: Option<View>,
-    /// Threads: whether they saw the same when that was asked last, and in which turn.
-    threads: BTreeMap<i32, (bool, u64)>,
+    /// Processes: whether they saw the same when that was asked last, and in which turn.
+    processes: BTreeMap<i32, (bool, u64)>,
     /// Answers of another turn are asked for again.
     turn: u64,
     /// The process that reports are of.
@@ -39,7 +38,7 @@ pub(crate) struct Views {
 
 impl Views {
     pub(crate) fn new() -> Self {
-        Self { own: View::own().ok(), threads: BTreeMap::new(), turn: 0, process: 0 }
+        Self { own: View::own().ok(), processes: BTreeMap::new(), turn: 0, process: 0 }
     }
 
     /// What was answered until now may have changed.
@@ -56,21 +55,21 @@ impl Views {
 
     /// Whether the process that reports are of sees the same.
     pub(crate) fn is_own_process(&mut self) -> bool {
-        self.is_own(self.process, self.process)
+        self.is_own(self.process)
     }
 
-    /// Whether `thread` of the process `pid` sees the same, or has ended and did.
-    pub(crate) fn is_own(&mut self, pid: i32, thread: i32) -> bool {
-        let before = self.threads.get(&thread).copied();
+    /// Whether the process `pid` sees the same, or has ended and did.
+    pub(crate) fn is_own(&mut self, pid: i32) -> bool {
+        let before = self.processes.get(&pid).copied();
         if let Some((before, _)) = before.filter(|(_, turn)| *turn == self.turn) {
             return before;
         }
-        let is_own = self.ask(pid, thread).unwrap_or(before.is_some_and(|(before, _)| before));
-        if self.threads.len() >= THREADS_MAX {
-            self.threads.clear();
+        let is_own = self.ask(pid).unwrap_or(before.is_some_and(|(before, _)| before));
+        if self.processes.len() >= PROCESSES_MAX {
+            self.processes.clear();
         }
-        self.threads.insert(thread, (is_own, self.turn));
-        assert!(self.threads.len() <= THREADS_MAX, "threads have a bound");
+        self.processes.insert(pid, (is_own, self.turn));
+        assert!(self.processes.len() <= PROCESSES_MAX, "processes have a bound");
         is_own
     }
 
@@ -79,16 +78,15 @@ impl Views {
         self.own.as_ref()
     }
 
-    /// Forgets what was answered: numbers of threads that have ended may be those of others.
+    /// Forgets what was answered: numbers of processes that have ended may be those of others.
     pub(crate) fn forget(&mut self) {
-        self.threads.clear();
+        self.processes.clear();
     }
 
-    /// None where the thread has ended.
-    fn ask(&self, pid: i32, thread: i32) -> Option<bool> {
-        assert!(pid > 0 && thread > 0, "a thread of a process is asked about");
-        let folder = format!("/proc/{pid}/task/{thread}");
-        let folder = openat(CWD, folder, HANDLE | OFlags::DIRECTORY, Mode::empty());
+    /// None where the process has ended.
+    fn ask(&self, pid: i32) -> Option<bool> {
+        assert!(pid > 0, "a process is asked about");
+        let folder = openat(CWD, format!("/proc/{pid}"), HANDLE | OFlags::DIRECTORY, Mode::empty());
         let found = folder.map_err(Refusal::Absent).and_then(|folder| View::of(folder.as_fd()));
         match (&self.own, found) {
             (Some(own), Ok(found)) => Some(found.covers(own)),
@@ -98,12 +96,12 @@ impl Views {
     }
 }
 
-const THREADS_MAX: usize = 1_024;
+const PROCESSES_MAX: usize = 1_024;
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::io::Write as _;
     use std::process::{Child, Command, Stdio};
-    use std::{io::Write as _, process};
 
     use forerun_testkit::{Scratch, installed, skip};
 
@@ -175,7 +173,7 @@ pub(crate) mod tests {
         let mut views = Views::new();
         let pid = pid(&child);
         views.process(pid);
-        assert!(views.is_own_process() && views.is_own(pid, pid));
+        assert!(views.is_own_process() && views.is_own(pid));
         child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
         if line(&mut child) != "there" {
             return skip(test, "a mount namespace");
@@ -200,9 +198,8 @@ pub(crate) mod tests {
         assert!(views.is_own_process(), "as it was seen last");
         views.forget();
         assert!(!views.is_own_process());
-        let own = i32::try_from(process::id()).unwrap();
         let mut others = Views::new();
-        assert!(!others.is_own(own, pid), "nothing was ever known of it");
+        assert!(!others.is_own(pid), "nothing was ever known of it");
     }
 
     #[test]

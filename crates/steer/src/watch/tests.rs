@@ -107,7 +107,7 @@ fn what_comes_early_is_told_again_with_the_next_call_and_nothing_is_lost() {
     }
     for queue in [WatchQueue::new(), WatchQueue::of_inotify()] {
         let Ok(_) = queue.watch(&handle(&scratch, "a")) else {
-            return skip("what_comes_early_is_told_again", "the system has no watches to give");
+            return skip("watch-early", "the system has no watches to give");
         };
         for name in ["a/1", "a/2", "a/3"] {
             fs::read(scratch.join(name)).unwrap();
