@@ -118,6 +118,36 @@ fn what_one_run_uses_is_fetched_at_the_start_of_the_next() {
 }
 
 #[test]
+fn a_list_that_three_runs_on_end_used_little_of_is_learned_anew() {
+    let test = "a_list_that_three_runs_on_end_used_little_of_is_learned_anew";
+    if !installed(test, "python3") {
+        return;
+    }
+    let home = Home::new("anew", 32);
+    let files: Vec<PathBuf> = (0..32).map(|at| home.file(at)).collect();
+    let run = |words: &[&str]| succeeded(&home.forerun(words).output().unwrap());
+    home.read(&["--learn", "anew"], &files);
+    let list = home.0.join("anew.jsonl").to_str().unwrap().to_owned();
+    run(&["learned", "export", "anew", "-o", &list]);
+    let exported = fs::read_to_string(&list).unwrap();
+    let poor = exported.replacen("\"runs\":1,", "\"runs\":1,\"poor\":3,", 1);
+    assert_ne!(poor, exported, "two runs used little of it");
+    fs::write(&list, poor).unwrap();
+    // A run says nothing in which too little was fetched before the program came to it.
+    until(|| {
+        run(&["learned", "forget", "anew"]);
+        run(&["learned", "import", &list]);
+        home.read(&["--learn", "anew"], &files[..16]);
+        let lists: Value = serde_json::from_str(&run(&["learned", "--json"])).unwrap();
+        lists["lists"][0]["runs"] == 1
+    });
+    let shown = run(&["learned", "show", "anew"]);
+    let is_listed = |file: &PathBuf| shown.contains(file.to_str().unwrap());
+    assert!(files[..16].iter().all(is_listed), "{shown}");
+    assert!(!files[16..].iter().any(is_listed), "{shown}");
+}
+
+#[test]
 fn a_program_is_known_by_the_folder_where_it_starts_and_lists_are_found_there() {
     let test = "a_program_is_known_by_the_folder_where_it_starts_and_lists_are_found_there";
     if !installed(test, "python3") {
