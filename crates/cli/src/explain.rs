@@ -34,7 +34,7 @@ use forerun_steer::explain::{
     self, Cause, DeviceFacts, FileSummary, InitialResidency, Pattern, Prediction, ProgramSummary,
     SmallReads, StreamSummary, WaitBasis,
 };
-use forerun_steer::{SessionError, end_late, within};
+use forerun_steer::{SessionError, end_as, end_late, within};
 use rustix::fs::{major, minor};
 
 use crate::run::{ObserveFlag, given_up};
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     {
         note(&format!("{error:#}"));
     }
-    Ok(summary.status)
+    Ok(end_as(summary.status))
 }
 
 /// The device with the files and directories that the program waited for most, and a path on it.

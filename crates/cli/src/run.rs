@@ -18,7 +18,7 @@ use forerun_report::{plain, quantity, remove_parts};
 use forerun_steer::abilities::{Abilities, abilities};
 use forerun_steer::learn::{self, LearnSettings, Learning, store};
 use forerun_steer::run::{self, Ended, RunError, Settings};
-use forerun_steer::{ObserverKind, SessionError, end_late, shim};
+use forerun_steer::{ObserverKind, SessionError, end_as, end_late, shim};
 
 use stats::{Record, lines};
 pub(crate) use stats::{given_up, not_observed};
@@ -152,7 +152,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
             note(&format!("{error:#}"));
         }
     }
-    Ok(status)
+    Ok(end_as(status))
 }
 
 impl Args {

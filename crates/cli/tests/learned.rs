@@ -124,7 +124,8 @@ fn a_list_that_three_runs_on_end_used_little_of_is_learned_anew() {
         return;
     }
     let home = Home::new("anew", 32);
-    let files: Vec<PathBuf> = (0..32).map(|at| home.file(at)).collect();
+    // Backwards: on a disk, what is read by place is left to the program.
+    let files: Vec<PathBuf> = (0..32).rev().map(|at| home.file(at)).collect();
     let run = |words: &[&str]| succeeded(&home.forerun(words).output().unwrap());
     home.read(&["--learn", "anew"], &files);
     let list = home.0.join("anew.jsonl").to_str().unwrap().to_owned();
@@ -328,6 +329,40 @@ fn a_new_machine_is_warmed_by_what_matters() {
     let report = succeeded(&home.forerun(&words).output().unwrap());
     let report: Value = serde_json::from_str(&report).unwrap();
     assert!(report["gone"].as_u64() >= Some(2), "{report}");
+}
+
+#[test]
+fn what_a_program_sees_of_preallocated_files_is_not_changed() {
+    let test = "what_a_program_sees_of_preallocated_files_is_not_changed";
+    if !installed(test, "python3") {
+        return;
+    }
+    let home = Home::new("preallocated", 2);
+    let file = File::options().write(true).open(home.file(0)).unwrap();
+    file.set_len(4096).unwrap();
+    let flags = rustix::fs::FallocateFlags::empty();
+    if rustix::fs::fallocate(&file, flags, 0, BYTES as u64).is_err() {
+        return forerun_testkit::skip(test, "a file system with fallocate");
+    }
+    let hole = || rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap();
+    file.sync_all().unwrap();
+    drop_from_cache(&file);
+    let before = hole();
+    let rows = [0, 1].map(|at| {
+        json!({
+            "path": home.file(at), "kind": "read", "first_us": 0, "history": 1, "bytes": BYTES,
+            "ranges": [[0, BYTES]],
+        })
+    });
+    let header = r#"{"format":"forerun-learned","version":1,"runs":1,"program":{}}"#;
+    let list = home.0.join("list.jsonl").to_str().unwrap().to_owned();
+    fs::write(&list, format!("{header}\n{}\n{}\n", rows[0], rows[1])).unwrap();
+    // A short run may end before the list is fetched.
+    until(|| {
+        let flags = ["--learn", "off", "--learned-file", &list];
+        home.read(&flags, &[home.file(1)])["requested"] == 2
+    });
+    assert_eq!(hole(), before);
 }
 
 /// Reads the files that it is given, and says how many bytes of them came from the device.

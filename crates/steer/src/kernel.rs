@@ -25,6 +25,7 @@
 
 mod chunk;
 mod devices;
+mod extents;
 mod probe;
 mod reading;
 mod stat;
@@ -40,6 +41,8 @@ use rustix::param::page_size;
 
 pub use chunk::chunk_bytes;
 pub(crate) use devices::Devices;
+pub use extents::place;
+pub(crate) use extents::written_parts;
 pub use probe::Probe;
 pub(crate) use reading::{open_again, open_for_reading};
 pub(crate) use stat::{Stat, stat};
@@ -179,12 +182,6 @@ pub fn absent(file: &File, range: &Range<u64>) -> io::Result<Option<Vec<Range<u6
         at = end;
     }
     Ok(Some(found))
-}
-
-/// Where the first byte of `file` lies on its device, where the file system tells.
-#[must_use]
-pub fn place(file: &File) -> Option<u64> {
-    sys::first_extent(file)
 }
 
 /// `range` from the start of its first page on, in pieces of `chunk_bytes`.

@@ -61,4 +61,4 @@ mod wire;
 
 pub use aside::within;
 pub use observe::{ObserverKind, shim};
-pub use session::{STACK_BYTES_MIN, SessionError, StartError, end_late, small_stack};
+pub use session::{STACK_BYTES_MIN, SessionError, StartError, end_as, end_late, small_stack};

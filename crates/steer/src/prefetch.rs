@@ -331,8 +331,7 @@ impl Prefetcher {
         {
             let (id, waited) = (request.id, now.since(request.since));
             let source = self.files.source(request.file).expect("a request has a reader");
-            let has_arrived = residency::has_arrived(source, request.range().end, waited);
-            let state = if has_arrived { RequestState::Arrived } else { RequestState::Absent };
+            let state = residency::state(source, request.range().end, waited);
             if !self.planner.complete(now, id, state) {
                 absent += 1;
                 nth += 1;

@@ -41,6 +41,7 @@ use forerun_core::units::Nanos;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
+use crate::aside::descriptors::Descriptors;
 use crate::aside::{Aside, LEFT_AFTER};
 use crate::clock::{self, Clock, thread_time, timespec};
 use crate::memory::Memory;
@@ -52,8 +53,8 @@ use inherited::Inherited;
 pub use inherited::{STACK_BYTES_MIN, small_stack};
 pub use program::StartError;
 use program::{Program, Start};
-pub use signals::end_late;
 use signals::{BATCH, Forwarded, Signals};
+pub use signals::{end_as, end_late};
 pub(crate) use usage::Usage;
 
 /// Polls the observers of a program, and acts on what they report.
@@ -171,6 +172,8 @@ pub(crate) fn watch<P: Poller, S: Wire>(
         }
     };
     let (ran, used) = (clock.now(), Usage::of_children().since(before));
+    // A key that has ended it was sent to this process as well.
+    drop(signals.take());
     let left = || LEFT_AFTER.since(clock.now().since(ran));
     let is_asked = run.is_reported || run.is_saved;
     let within = if run.is_reported { REPORT_WITHIN } else { SAVED_WITHIN };
@@ -198,9 +201,12 @@ fn start(
     output: Option<OwnedFd>,
     is_reported: bool,
 ) -> Result<Started, SessionError> {
-    let inherited = Inherited::take();
+    // Before this process opens anything that the program gets.
+    let (inherited, descriptors) = (Inherited::take(), Descriptors::find());
     let (variables, keeps_errors) = (Vec::new(), is_reported);
-    let mut start = Start { words, variables, output, keeps_errors, inherited, writer: None };
+    let writer = None;
+    let mut start =
+        Start { words, variables, output, keeps_errors, inherited, descriptors, writer };
     if !is_reported && !Path::new("/proc/self/fd").exists() {
         return Err(start.replace().into());
     }

@@ -266,3 +266,56 @@ fn a_signal_ends_a_program_whose_exec_waits() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), "143\n", "{way:?}: {output:?}");
     }
 }
+
+/// Closes descriptor 9, and does at once what only one can do who is alone with it.
+const ALONE: &str = r#"
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    char byte;
+    if (count < 3) return 0;
+    close(9);
+    switch (*words[1]) {
+    case 'l': return flock(open(words[2], O_RDWR), LOCK_EX | LOCK_NB) != 0;
+    case 'e': execl(words[2], words[2], (char *)0); return 1;
+    default:
+        fcntl(0, F_SETFL, O_NONBLOCK);
+        return read(0, &byte, 1) != 0;
+    }
+}
+"#;
+
+#[test]
+fn what_a_program_inherits_and_closes_is_free_at_once() {
+    let test = "what_a_program_inherits_and_closes_is_free_at_once";
+    let folder = folder("alone");
+    let (source, program) = (folder.file("alone.c", ALONE), folder.join("alone"));
+    let Some(()) = compile_c(test, &source, &["-static"], &program) else { return };
+    if !installed(test, "flock") {
+        return;
+    }
+    let program = program.to_str().unwrap();
+    let script = format!(
+        "cd {} && cp -f {program} copy && rm -f pipe && mkfifo pipe || exit 90
+         case $1 in
+             lock) exec 9>lock; flock 9; file=lock ;;
+             exec) exec 9>>copy; file=$PWD/copy ;;
+             pipe) exec 9<>pipe 0<pipe; file=pipe ;;
+         esac
+         kind=$1; shift; exec \"$@\" {program} $kind $file",
+        folder.display()
+    );
+    for kind in ["lock", "exec", "pipe"] {
+        for observer in OBSERVERS.into_iter().chain(["--stats-json /dev/null"]) {
+            for _ in 0..10 {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &script, "sh", kind, env!("CARGO_BIN_EXE_forerun"), "run"]);
+                shell.args(observer.split_whitespace()).arg("--");
+                shell.env("FORERUN_PRELOAD", shim()).env("FORERUN_LEARN", "off");
+                let status = shell.stderr(Stdio::null()).status().unwrap();
+                assert_eq!(status.code(), Some(0), "{kind}, {observer}");
+            }
+        }
+    }
+}

@@ -89,7 +89,7 @@ def say(*words): os.write(out, ' '.join(map(str, words + ('',))).encode())
 def see():
     _, status = os.waitpid(child, os.WUNTRACED)
     if os.WIFSTOPPED(status): say('stopped', os.WSTOPSIG(status))
-    elif os.WIFSIGNALED(status): say('ended', 128 + os.WTERMSIG(status))
+    elif os.WIFSIGNALED(status): say('killed', os.WTERMSIG(status))
     else: say('ended', os.WEXITSTATUS(status))
 def up():
     while not os.path.exists('up') or os.path.getsize('up') == 0: os.sched_yield()
@@ -120,54 +120,54 @@ alarm(60)
 /// Programs of a terminal, and what its shell sees.
 #[rustfmt::skip]
 const TYPED: &[(&str, &str, &str, &str)] = &[ // what, the starter's rest, the program, it sees
-    ("Ctrl-C",              "up(); key('C'); see()", "echo > up; exec sleep 60", "ended 130 "),
+    ("Ctrl-C",              "up(); key('C'); see()", "echo > up; exec sleep 60", "killed 2 "),
     ("Ctrl-Z, fg, Ctrl-C",  "up(); key('Z'); see(); foreground(); key('C'); see()",
-        "echo > up; exec sleep 60", "stopped 20 ended 130 "),
+        "echo > up; exec sleep 60", "stopped 20 killed 2 "),
     ("a group: Ctrl-C",     "up(); key('C'); see()",
-        "exec perl -e 'setpgrp; open F, q(>up); print F 1; close F; sleep 60'", "ended 130 "),
+        "exec perl -e 'setpgrp; open F, q(>up); print F 1; close F; sleep 60'", "killed 2 "),
     ("a group: Ctrl-Z, fg", "up(); key('Z'); see(); foreground(); key('C'); see()",
         "exec perl -e 'setpgrp; open F, q(>up); print F 1; close F; sleep 60'",
-        "stopped 20 ended 130 "),
+        "stopped 20 killed 2 "),
     ("a group: its child",  "up(); key('C'); see()",
         "exec perl -e 'setpgrp; $SIG{INT} = q(IGNORE); if (fork) { wait; exit $? & 127 }
             $SIG{INT} = q(DEFAULT); exec q(sh), q(-c), q(echo > up; exec sleep 60)'", "ended 2 "),
     ("timeout: Ctrl-C",     "up(); key('C'); see()",
-        "exec timeout 50 sh -c 'echo > up; exec sleep 60'", "ended 130 "),
+        "exec timeout 50 sh -c 'echo > up; exec sleep 60'", "killed 2 "),
     ("timeout: Ctrl-Z, fg", "up(); key('Z'); see(); foreground(); key('\\\\'); see()",
-        "ulimit -c 0; exec timeout 50 sh -c 'echo > up; exec sleep 60'", "stopped 20 ended 131 "),
+        "ulimit -c 0; exec timeout 50 sh -c 'echo > up; exec sleep 60'", "stopped 20 killed 3 "),
 ];
 
 /// Programs that begin in a state that a starter has made, with which it becomes the program.
 #[rustfmt::skip]
-const LEFT: &[(&str, &str, &[&str], &[&str])] = &[ // what, package, starter, program
+const LEFT: &[(&str, &str, &[&str], &[&str], Option<&str>)] = &[
+    // what, package, starter, program, it prints
     ("a pid namespace", "util-linux", &["timeout", "-s", "KILL", "60", "unshare", "-p"],
-        &["sh", "-c", "echo one; sh -c 'echo two'; exit 3"]),
+        &["sh", "-c", "echo one; sh -c 'echo two'; exit 3"], Some("one\ntwo\n")),
     ("a namespace with orphans", "util-linux",
         &["timeout", "-s", "KILL", "60", "unshare", "-p", "-f", "--mount-proc"],
         &["perl", "-e", "if (!fork) { exit 1 if fork; select undef, undef, undef, .2; exit 4 }
-            print wait > 0 ? $? >> 8 : 'none', ' ' for 1 .. 3"]),
+            print wait > 0 ? $? >> 8 : 'none', ' ' for 1 .. 3"], None),
     ("a POSIX lock", "perl", &["perl", "-e", "use Fcntl; open A, '>lock'; $^F = 99;
         open B, '>lock'; $l = pack 's s l! l! i', F_WRLCK, 0, 0, 0, 0;
         fcntl B, F_SETLK, $l or exit 9;
         exec @ARGV, fileno B"],
         &["perl", "-e", "sleep 1; print system('perl', '-e', q(use Fcntl; open A, '+<lock';
             $l = pack 's s l! l! i', F_WRLCK, 0, 0, 0, 0;
-            print fcntl(A, F_SETLK, $l) ? 'free' : 'held'))"]),
+            print fcntl(A, F_SETLK, $l) ? 'free' : 'held'))"], None),
     ("a lock's file", "util-linux", &["sh", "-c", "exec 9> lock; exec \"$@\"", "sh"],
-        &["sh", "-c", "flock 9; exec 9>&-; flock -w 10 lock echo free"]),
+        &["sh", "-c", "flock 9; exec 9>&-; flock -n lock echo free"], Some("free\n")),
     ("a file to write", "dash", &["sh", "-c", "exec 9> copy; exec \"$@\"", "sh"],
-        &["sh", "-c", "cat /bin/true >&9; exec 9>&-; chmod +x copy; n=0
-            until ./copy 2> /dev/null || [ $((n += 1)) = 500 ]; do sleep 0.01; done; ./copy"]),
+        &["sh", "-c", "cat /bin/true >&9; exec 9>&-; chmod +x copy; ./copy"], Some("")),
     ("a folder", "util-linux", &["unshare", "-m", "sh", "-c",
         "mkdir m && mount -t tmpfs none m && cd m && exec \"$@\"", "sh"],
         &["sh", "-c", "m=$PWD; cd /; n=0
             until umount $m 2> /dev/null || [ $((n += 1)) = 500 ]; do sleep 0.01; done
-            mountpoint -q $m; echo $?"]),
+            mountpoint -q $m; echo $?"], None),
     ("an owner of signals", "perl", &["perl", "-e", "
         use Socket; use Fcntl; $^F = 99; socketpair A, B, AF_UNIX, SOCK_STREAM, 0;
-        fcntl A, F_SETOWN, $$; fcntl A, F_SETFL, O_ASYNC | O_NONBLOCK; exec @ARGV, fileno B"],
-        &["perl", "-e", "$SIG{IO} = sub { print 'io'; exit 5 };
-            open B, '>&=', $ARGV[0]; syswrite B, 'x'; sleep 10"]),
+        fcntl A, F_SETOWN, $$ + 0; fcntl A, F_SETFL, O_ASYNC | O_NONBLOCK; exec @ARGV, fileno B"],
+        &["perl", "-e", "$SIG{IO} = sub { $SIG{IO} = 'IGNORE'; print 'io'; exit 5 };
+            open B, '>&=', $ARGV[0]; syswrite B, 'x'; sleep 10"], Some("io")),
 ];
 
 /// Programs that are named by number: what their starter, which becomes them, sets, and what
@@ -222,7 +222,7 @@ fn starters<'a>(
 
 #[test]
 fn a_program_does_with_what_is_left_to_it_what_it_does_alone() {
-    let rows = LEFT.iter().filter(|(name, package, before, _)| {
+    let rows = LEFT.iter().filter(|(name, package, before, ..)| {
         let (mut starter, folder) = (Command::new(before[0]), Scratch::new("can"));
         let can = starter.args(&before[1..]).arg("true").current_dir(&*folder).output();
         let can = can.is_ok_and(|output| output.status.success());
@@ -232,7 +232,11 @@ fn a_program_does_with_what_is_left_to_it_what_it_does_alone() {
         can
     });
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
-    compare(rows.map(|(name, _, before, program)| (*name, words(before), words(program), None)));
+    compare(
+        rows.map(|(name, _, before, program, prints)| {
+            (*name, words(before), words(program), *prints)
+        }),
+    );
 }
 
 /// A name, a starter and a program, and where that is known what the starter sees of it alone.

@@ -1,5 +1,5 @@
 //! The descriptors that this process inherited and hands on to a program: they are closed here once
-//! the program has them.
+//! a process has them that is about to be the program.
 //!
 //! ```text
 //!   caller --9: a file--> this process --9--> the program
@@ -41,6 +41,7 @@ use crate::open::writes;
 
 /// Processes that close what may block.
 #[derive(Debug)]
+#[must_use]
 pub(crate) struct Closers {
     all: Vec<Closer>,
     /// How long their ends are waited for.
@@ -105,14 +106,17 @@ impl Closers {
     pub(crate) fn leave_after(&mut self, time: Nanos) {
         self.left_after = time;
     }
-}
 
-impl Drop for Closers {
-    /// Waits for their ends; one that a file system or a device blocks is left.
-    fn drop(&mut self) {
+    /// Takes in what `others` close.
+    pub(crate) fn extend(&mut self, mut others: Self) {
+        self.all.append(&mut others.all);
+    }
+
+    /// Waits for their ends, no longer than `time`, all together.
+    pub(crate) fn wait(&mut self, time: Nanos) {
         let clock = Clock::start();
         for closer in &mut self.all {
-            let left = self.left_after.since(clock.now());
+            let left = time.since(clock.now());
             if !closer.has_ended()
                 && closer.end.as_ref().is_some_and(|end| is_readable(end.as_fd(), left))
             {
@@ -122,25 +126,18 @@ impl Drop for Closers {
     }
 }
 
+impl Drop for Closers {
+    /// Waits for their ends; one that a file system or a device blocks is left.
+    fn drop(&mut self) {
+        self.wait(self.left_after);
+    }
+}
+
 /// Closes all that this process inherited and hands on; what leads to a file is closed last, as a
 /// file system may block that.
 pub(crate) fn detach() {
-    let Inherited { at_once, devices, files } = Inherited::find();
+    let Descriptors { at_once, devices, files } = Descriptors::find();
     release(at_once.into_iter().chain(devices).chain(files));
-}
-
-/// Closes all that this process inherited and hands on but what is in `kept`: it is the program's
-/// alone then, and the reader of a pipe sees the end when the program closes it. What may block is
-/// closed by other processes, which are returned; where there can be none it stays open.
-pub(crate) fn release_all_but(kept: &[RawFd]) -> Closers {
-    let Inherited { mut at_once, mut devices, mut files } = Inherited::find();
-    for list in [&mut at_once, &mut devices, &mut files] {
-        list.retain(|number| !kept.contains(number));
-    }
-    release(at_once.into_iter());
-    let lists = [devices, files].into_iter().filter(|list| !list.is_empty());
-    let all = lists.filter_map(|list| Closer::start(&list).ok()).collect();
-    Closers { all, left_after: LEFT_AFTER }
 }
 
 /// Closes `numbers`; input, output and errors lead nowhere from now on.
@@ -167,15 +164,15 @@ pub(crate) fn placeholder() -> Option<OwnedFd> {
 
 /// The descriptors that a program inherits from this process, by what may become of their close.
 /// All that this process opens for itself is closed by `exec`.
-#[derive(Default)]
-struct Inherited {
+#[derive(Debug, Default)]
+pub(crate) struct Descriptors {
     at_once: Vec<RawFd>,
     devices: Vec<RawFd>,
     files: Vec<RawFd>,
 }
 
-impl Inherited {
-    fn find() -> Self {
+impl Descriptors {
+    pub(crate) fn find() -> Self {
         let Ok(entries) = fs::read_dir("/proc/self/fd") else {
             // Without `/proc` nothing tells what they are, nor which locks they have.
             return Self { at_once: vec![0, 1, 2], ..Self::default() };
@@ -196,6 +193,33 @@ impl Inherited {
             }
         }
         all
+    }
+
+    /// Takes out those beyond input, output and errors.
+    pub(crate) fn take_others(&mut self) -> Self {
+        let take = |list: &mut Vec<RawFd>| list.extract_if(.., |number| *number > 2).collect();
+        Self {
+            at_once: take(&mut self.at_once),
+            devices: take(&mut self.devices),
+            files: take(&mut self.files),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        [&self.at_once, &self.devices, &self.files].iter().all(|list| list.is_empty())
+    }
+
+    /// Closes all of them but what is in `kept`: they are the program's alone then, and the reader
+    /// of a pipe sees the end when the program closes it. What may block is closed by other
+    /// processes, which are returned; where there can be none it stays open.
+    pub(crate) fn release_all_but(mut self, kept: &[RawFd]) -> Closers {
+        for list in [&mut self.at_once, &mut self.devices, &mut self.files] {
+            list.retain(|number| !kept.contains(number));
+        }
+        release(self.at_once.into_iter());
+        let lists = [self.devices, self.files].into_iter().filter(|list| !list.is_empty());
+        let all = lists.filter_map(|list| Closer::start(&list).ok()).collect();
+        Closers { all, left_after: LEFT_AFTER }
     }
 }
 
@@ -224,7 +248,7 @@ const MEMORY_MAJOR: u32 = 1;
 /// no call on a path shows that.
 #[must_use]
 pub fn inherited_for_writing() -> Option<RawFd> {
-    let Inherited { at_once, devices, files } = Inherited::find();
+    let Descriptors { at_once, devices, files } = Descriptors::find();
     let mut all = files.into_iter().chain(devices).chain(at_once).filter(|number| *number > 2);
     all.find(|&number| {
         // SAFETY: the descriptor is used for these calls alone, which fail where it is closed.

@@ -94,37 +94,66 @@ pub(super) fn readahead(file: &File, offset: u64, bytes: u64) -> Result<(), Errn
     }
 }
 
-/// Where on its device the first extent of `file` lies; none where there is none with an address.
-pub(super) fn first_extent(file: &File) -> Option<u64> {
-    /// The kernel's `struct fiemap_extent`.
-    #[repr(C)]
-    #[derive(Default)]
-    struct Extent {
-        logical: u64,
-        physical: u64,
-        bytes: u64,
-        reserved: [u64; 2],
-        flags: u32,
-        reserved_too: [u32; 3],
+/// An extent of a file: the kernel's `struct fiemap_extent`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extent {
+    pub(super) start: u64,
+    /// Where it lies on its device, if it `has_address`.
+    pub(super) place: u64,
+    pub(super) bytes: u64,
+    reserved: [u64; 2],
+    flags: u32,
+    reserved_too: [u32; 3],
+}
+
+impl Extent {
+    /// Whether it lies in blocks of its own on the device.
+    pub(super) fn has_address(&self) -> bool {
+        self.flags & NO_ADDRESS == 0
     }
-    /// The kernel's `struct fiemap`, with room for one extent.
+
+    /// Whether the file has its blocks, and they were never written: it reads as zeros.
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.flags & UNWRITTEN != 0
+    }
+}
+
+/// The first extents of `file` that have bytes of `range`, as many as `found` has room for: how
+/// many.
+pub(super) fn extents<const ROOM: usize>(
+    file: &File,
+    range: &Range<u64>,
+    found: &mut [Extent; ROOM],
+) -> Result<usize, Errno> {
+    /// The kernel's `struct fiemap`, with its extents.
     #[repr(C)]
-    #[derive(Default)]
-    struct Fiemap {
+    struct Fiemap<const ROOM: usize> {
         start: u64,
         bytes: u64,
         flags: u32,
         mapped: u32,
         room: u32,
         reserved: u32,
-        extent: Extent,
+        extents: [Extent; ROOM],
     }
-    let mut asked = Fiemap { bytes: u64::MAX, room: 1, ..Fiemap::default() };
+    assert!(range.start < range.end, "a range has bytes");
+    let mut asked = Fiemap {
+        start: range.start,
+        bytes: range.end - range.start,
+        flags: 0,
+        mapped: 0,
+        room: u32::try_from(ROOM).map_err(|_| Errno::INVAL)?,
+        reserved: 0,
+        extents: *found,
+    };
     // SAFETY: the kernel reads and writes `asked`, which has the layout that the call expects with
-    // one extent, the room that it is told of, and lives until the call returns.
-    check(i64::from(unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP, &raw mut asked) })).ok()?;
-    let has_address = asked.mapped > 0 && asked.extent.flags & NO_ADDRESS == 0;
-    has_address.then_some(asked.extent.physical)
+    // as many extents as it is told that there is room for, and lives until the call returns.
+    check(i64::from(unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP, &raw mut asked) }))?;
+    *found = asked.extents;
+    let count = asked.mapped as usize;
+    assert!(count <= ROOM, "no more extents than there is room for");
+    Ok(count)
 }
 
 /// Whether two descriptors of a process are copies of each other: one description, one position.
@@ -149,3 +178,4 @@ const CACHESTAT: libc::c_long = 451;
 const FIEMAP: libc::Ioctl = libc::_IOWR::<[u64; 4]>(b'f' as u32, 11);
 /// Extents that are not written yet, or lie within the file system's own blocks.
 const NO_ADDRESS: u32 = 0x2 | 0x4 | 0x200;
+const UNWRITTEN: u32 = 0x800;

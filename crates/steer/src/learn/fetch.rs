@@ -170,8 +170,8 @@ impl Tools {
         let is_absent = |range: &Range<u64>| {
             kernel::absent(file, range).ok().flatten().is_some_and(|absent| !absent.is_empty())
         };
-        for range in ranges {
-            while is_absent(range) && self.clock.now().since(began) < ARRIVES_WITHIN {
+        for range in ranges.iter().flat_map(|range| kernel::written_parts(file, range)) {
+            while is_absent(&range) && self.clock.now().since(began) < ARRIVES_WITHIN {
                 thread::sleep(ARRIVED_EVERY);
             }
         }
@@ -196,10 +196,11 @@ impl Tools {
                 continue;
             }
             found.is_cached = false;
-            let requested = kernel::prefetch(&file, range, chunk_bytes);
-            requested.map_err(|error| {
-                Refusal::Closed(Errno::from_io_error(&error).unwrap_or(Errno::IO))
-            })?;
+            for part in kernel::written_parts(&file, range) {
+                kernel::prefetch(&file, &part, chunk_bytes).map_err(|error| {
+                    Refusal::Closed(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+                })?;
+            }
         }
         Ok(file)
     }

@@ -9,6 +9,7 @@
 //!   way to the device.
 //! - At most [`QUEUE_MAX`] jobs wait and [`THREADS_MAX`] run; a thread starts when one is missing,
 //!   the first with the first job, within what [`ThreadRoom`] grants.
+//! - Of a job only what was written is fetched, and what that is is known before any of it is.
 //! - A job of a closed file ([`Source::close`]) is dropped, what is left of one that runs as well.
 //! - Nothing waits for the threads: they end with the process.
 
@@ -35,13 +36,51 @@ pub(crate) struct Source {
     closed: AtomicBool,
     /// A job of the file runs; changed with the queue locked.
     is_busy: AtomicBool,
+    /// Ends of jobs of which a part was never written, with the end of what is fetched of them, if
+    /// anything is.
+    shortened: Mutex<VecDeque<(u64, Option<u64>)>>,
+}
+
+/// How much of a job is fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fetched {
+    All,
+    /// What was written of it, up to there.
+    UpTo(u64),
+    /// None of it was written.
+    Nothing,
 }
 
 impl Source {
     pub(crate) fn new(file: File, chunk_bytes: u64) -> Self {
         assert!(chunk_bytes > 0, "a call prefetches something");
         let (closed, is_busy) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { file, chunk_bytes, probe: OnceLock::new(), closed, is_busy }
+        let (probe, shortened) = (OnceLock::new(), Mutex::default());
+        Self { file, chunk_bytes, probe, closed, is_busy, shortened }
+    }
+
+    /// How much is fetched of the job that ends at `end`.
+    pub(super) fn fetched_of(&self, end: u64) -> Fetched {
+        let shortened = self.shortened.lock().unwrap_or_else(PoisonError::into_inner);
+        match shortened.iter().rev().find(|row| row.0 == end) {
+            None => Fetched::All,
+            Some((_, Some(fetched))) => Fetched::UpTo(*fetched),
+            Some((_, None)) => Fetched::Nothing,
+        }
+    }
+
+    /// The parts of `range`, a job, that are to be fetched.
+    fn written_parts(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let parts = kernel::written_parts(&self.file, range);
+        let mut shortened = self.shortened.lock().unwrap_or_else(PoisonError::into_inner);
+        shortened.retain(|row| row.0 != range.end);
+        if *parts != [range.clone()] {
+            if shortened.len() == QUEUE_MAX {
+                shortened.pop_front();
+            }
+            shortened.push_back((range.end, parts.last().map(|last| last.end)));
+        }
+        parts
     }
 
     /// A descriptor that tells whether a page is there, where one can be had.
@@ -172,7 +211,9 @@ impl Shared {
             // What the kernel refuses never arrives, and the planner counts it as failed then.
             self.running.fetch_add(1, Ordering::Relaxed);
             let is_open = || !source.is_closed();
-            let _ = kernel::prefetch_while(&source.file, &range, source.chunk_bytes, is_open);
+            for part in source.written_parts(&range) {
+                let _ = kernel::prefetch_while(&source.file, &part, source.chunk_bytes, is_open);
+            }
             self.running.fetch_sub(1, Ordering::Relaxed);
             queue = self.lock();
             let was_busy = source.is_busy.swap(false, Ordering::Relaxed);

@@ -1,10 +1,15 @@
 //! From this process to the program: fork and exec, while signals go on to be forwarded.
 //!
 //! ```text
-//!   this process --fork--> [inherited] -> [output] -> exec: the program
-//!        |  <--- closed by exec, or why there is none --- |
-//!        '--- signals ------------------------------------^
+//!   this process --fork--> [output] -> [inherited] -> ready ..... exec: the program
+//!        |  <------------------------------------------ |   ^        |
+//!        |  --- what it inherits is closed here: go ----|---'        |
+//!        |  <--- closed by exec, or why there is none ---------------'
+//!        '--- signals -----------------------------------------------^
 //! ```
+//! A lock, an address, a pipe that the program inherits and closes is free then: nothing else has
+//! it. Where it inherits no more than input, output and errors it waits for nothing.
+//!
 //! An exec takes as long as the file system takes, or what watches over it (`fanotify(7)`): a
 //! signal ends one that waits, as it does alone.
 //!
@@ -49,8 +54,17 @@ pub(super) struct Refused {
 /// A process that is about to become the program.
 pub(super) struct Started {
     pub(super) pid: Pid,
-    /// Ends once it has, or tells why it did not.
+    /// Tells that it is ready, if it was to wait; ends once it is the program, or tells why it is
+    /// not.
     pub(super) answer: UnixStream,
+}
+
+/// What a process that is about to become the program tells.
+pub(super) enum Answer {
+    /// It waits for [`Started::go`].
+    Ready,
+    /// It is the program now.
+    Program,
 }
 
 impl Exec {
@@ -79,14 +93,14 @@ impl Exec {
     /// This process becomes the program. Why it did not.
     pub(super) fn replace(&self) -> Refused {
         let words = self.pointers();
-        self.become_with(&words)
+        self.become_with(&words, || {})
     }
 
-    /// Starts a process that becomes the program.
+    /// Starts a process that becomes the program, once it is told to if it `waits`.
     ///
     /// # Errors
     /// There is no room for one, or the system refuses it.
-    pub(super) fn start(&self) -> io::Result<Started> {
+    pub(super) fn start(&self, waits: bool) -> io::Result<Started> {
         let (answer, mut told) = UnixStream::pair()?;
         let (words, mut addressed) = (self.pointers(), Addressed::find());
         // SAFETY: the child makes system calls alone, on what was made before, until it becomes the
@@ -94,7 +108,15 @@ impl Exec {
         match unsafe { libc::fork() } {
             0 => {
                 addressed.hand_on();
-                let Refused { source, before_exec } = self.become_with(&words);
+                // The end of the other process ends the wait.
+                drop(answer);
+                let wait = || {
+                    if waits && (&told).write_all(&[READY]).is_ok() {
+                        // Interrupted or not, it goes on once there is something.
+                        let _ = (&told).read_exact(&mut [0]);
+                    }
+                };
+                let Refused { source, before_exec } = self.become_with(&words, wait);
                 let errno = source.raw_os_error().unwrap_or(libc::EINVAL);
                 let [a, b, c, d] = errno.to_ne_bytes();
                 let _ = told.write_all(&[u8::from(before_exec), a, b, c, d]);
@@ -114,8 +136,9 @@ impl Exec {
         self.words.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
     }
 
-    /// Makes this process the program; `words` are those of [`Exec::pointers`].
-    fn become_with(&self, words: &[*const c_char]) -> Refused {
+    /// Makes this process the program, as soon as `ready` returns; `words` are those of
+    /// [`Exec::pointers`].
+    fn become_with(&self, words: &[*const c_char], ready: impl FnOnce()) -> Refused {
         let before = |source| Refused { source, before_exec: true };
         if let Some(output) = &self.output {
             // SAFETY: a call on descriptors; what the second one was is closed.
@@ -129,6 +152,7 @@ impl Exec {
             return before(source);
         }
         assert!(words.last().is_some_and(|last| last.is_null()), "as the system takes them");
+        ready();
         // SAFETY: the words end with null and live until the call returns, each ends with zero.
         unsafe { libc::execvp(words[0], words.as_ptr()) };
         Refused { source: io::Error::last_os_error(), before_exec: false }
@@ -136,18 +160,28 @@ impl Exec {
 }
 
 impl Started {
-    /// Whether it is the program now; called once [`Started::answer`] can be read.
-    pub(super) fn becomes(mut self) -> Result<Pid, Refused> {
-        let mut told = Vec::new();
-        let read = self.answer.read_to_end(&mut told);
-        match (read, <[u8; 5]>::try_from(told)) {
-            (Ok(_), Ok([before_exec, errno @ ..])) => {
-                let _ = waitpid(Some(self.pid), WaitOptions::empty());
-                let source = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
-                Err(Refused { source, before_exec: before_exec != 0 })
-            }
-            // Or it has ended, which its status tells.
-            _ => Ok(self.pid),
+    /// What it tells; called once [`Started::answer`] can be read.
+    pub(super) fn answered(&mut self) -> Result<Answer, Refused> {
+        let mut first = [0];
+        if matches!(self.answer.read(&mut first), Ok(1)) && first == [READY] {
+            return Ok(Answer::Ready);
         }
+        let mut errno = [0; 4];
+        // Or it has ended, which its status tells.
+        if self.answer.read_exact(&mut errno).is_err() {
+            return Ok(Answer::Program);
+        }
+        let _ = waitpid(Some(self.pid), WaitOptions::empty());
+        let source = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
+        Err(Refused { source, before_exec: first != [0] })
+    }
+
+    /// It goes on.
+    pub(super) fn go(&mut self) {
+        // One that has ended needs no word.
+        let _ = self.answer.write_all(&[0]);
     }
 }
+
+/// Tells that a process waits to become the program; the first byte of an error is 0 or 1.
+const READY: u8 = 2;

@@ -7,9 +7,10 @@
 //! # Invariants
 //! - The program's process is reaped by [`Program::ended`] alone, so its number stays its own until
 //!   then.
-//! - Once the program runs, this process holds neither its input nor its output, nor anything else
-//!   that it inherited, but for files with locks of the caller's: the reader of a pipe sees the end
-//!   when the program closes it.
+//! - Before the program runs this process holds nothing that it inherited but input, output and
+//!   errors, files with locks of the caller's, and what a file system or a device takes longer than
+//!   [`CLOSED_WITHIN`] to close; these three it closes then. The reader of a pipe sees the end when
+//!   the program closes it.
 //! - Where there can be no other process, this one becomes the program.
 
 use std::env;
@@ -24,10 +25,10 @@ use rustix::process::{
     Pid, PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, pidfd_open, waitid, waitpid,
 };
 
-use super::exec::{Exec, Refused, Started};
+use super::exec::{Answer, Exec, Refused, Started};
 use super::inherited::{self, Inherited};
 use super::signals::{BATCH, Forwarded, Signals, go_on};
-use crate::aside::descriptors::{self, Closers};
+use crate::aside::descriptors::{Closers, Descriptors};
 use crate::observe::shim::RingWriter;
 
 /// Why the program did not start.
@@ -81,6 +82,8 @@ pub(crate) struct Start<'a> {
     /// Whether this process still writes to the errors, which the program writes to.
     pub(crate) keeps_errors: bool,
     pub(crate) inherited: Inherited,
+    /// The descriptors that it gets.
+    pub(crate) descriptors: Descriptors,
     /// Of the shim's ring, kept until the program has its descriptor.
     pub(crate) writer: Option<RingWriter>,
 }
@@ -104,12 +107,20 @@ impl Program {
     fn of(mut start: Start<'_>, signals: &mut Signals) -> io::Result<Self> {
         let (keeps_output, keeps_errors) = (start.output.is_some(), start.keeps_errors);
         let writer = start.writer.take();
+        let mut standard = std::mem::take(&mut start.descriptors);
+        let mut others = Some(standard.take_others()).filter(|others| !others.is_empty());
         let mut exec = start.exec(signals.take_before())?;
-        let began = exec.start().map_err(|source| Refused { source, before_exec: true });
-        let mut met = Vec::new();
-        let pid = match began.and_then(|started| become_one(started, signals, &mut met)) {
+        let began = exec.start(others.is_some());
+        let began = began.map_err(|source| Refused { source, before_exec: true });
+        let (mut met, mut closers) = (Vec::new(), None);
+        let release = || {
+            closers = others.take().map(|others| others.release_all_but(&[]));
+            closers.iter_mut().for_each(|closers| closers.wait(CLOSED_WITHIN));
+        };
+        let pid = match began.and_then(|started| become_one(started, signals, &mut met, release)) {
             Ok(pid) => pid,
-            Err(why) if why.is_for_want_of_room() || why.before_exec => {
+            // What it is to inherit is there.
+            Err(why) if closers.is_none() && (why.is_for_want_of_room() || why.before_exec) => {
                 // They have met a process that is gone, and are for the program.
                 exec.add_pending(met);
                 return Err(exec.replace().source);
@@ -120,7 +131,9 @@ impl Program {
         drop((exec, writer));
         let kept = [(1, keeps_output), (2, keeps_errors)];
         let kept = kept.into_iter().filter_map(|(number, is_kept)| is_kept.then_some(number));
-        let closers = descriptors::release_all_but(&kept.collect::<Vec<_>>());
+        let mut last = standard.release_all_but(&kept.collect::<Vec<_>>());
+        closers.into_iter().for_each(|closers| last.extend(closers));
+        let closers = last;
         // What the program leaves can be unmounted; what that fails at is kept until the end.
         inherited::leave_shared_folder();
         let _ = env::set_current_dir("/");
@@ -196,20 +209,23 @@ impl Start<'_> {
     }
 }
 
-/// Waits until `started` is the program, or why it is not. Signals that come are forwarded to it;
-/// these, and those that it got besides, are in `met`.
+/// Waits until `started` is the program, or why it is not; once it is ready for that, `release`
+/// closes what it has inherited. Signals that come are forwarded to it; these, and those that it
+/// got besides, are in `met`.
 fn become_one(
-    started: Started,
+    mut started: Started,
     signals: &mut Signals,
     met: &mut Vec<Forwarded>,
+    release: impl FnOnce(),
 ) -> Result<Pid, Refused> {
+    let (pid, mut release) = (started.pid, Some(release));
     let forward = |batch: Vec<Forwarded>, met: &mut Vec<Forwarded>| {
-        Forwarded::send_all(&batch, started.pid);
+        Forwarded::send_all(&batch, pid);
         met.extend(batch);
     };
     // It may be the program already, and have left the group.
-    signals.program = Some(started.pid);
-    let early = signals.take_early(started.pid, met);
+    signals.program = Some(pid);
+    let early = signals.take_early(pid, met);
     forward(early, met);
     loop {
         let mut awaited =
@@ -224,7 +240,13 @@ fn become_one(
         // In a storm these are enough.
         met.truncate(BATCH);
         if is_answered {
-            return started.becomes();
+            match started.answered()? {
+                Answer::Program => return Ok(pid),
+                Answer::Ready => {
+                    release.take().into_iter().for_each(|release| release());
+                    started.go();
+                }
+            }
         }
     }
 }
@@ -236,6 +258,9 @@ impl Refused {
         matches!(errno, Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE))
     }
 }
+
+/// How long the program waits for what it inherits to be its own.
+const CLOSED_WITHIN: Nanos = Nanos::from_millis(10);
 
 #[cfg(test)]
 #[expect(unsafe_code, reason = "a signal for one thread has no safe wrapper")]
@@ -259,7 +284,7 @@ mod tests {
         // SAFETY: calls on numbers.
         unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };
         let mut met = Vec::new();
-        let refused = become_one(Started { pid, answer }, &mut signals, &mut met);
+        let refused = become_one(Started { pid, answer }, &mut signals, &mut met, || {});
         assert!(refused.is_err_and(|why| why.before_exec));
         // It was waited for.
         let _ = child.wait();

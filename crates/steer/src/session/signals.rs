@@ -18,6 +18,8 @@
 //!                                 this process is
 //!   STOP, KILL                    as ever
 //! ```
+//! A program that a key of the terminal ends (INT, QUIT) has this process end by the same signal.
+//!
 //! Many signals are taken at a time, and of those of one number that are pending the first is
 //! forwarded, as the kernel keeps one. Where they never cease they gather for a while before they
 //! are taken, as far as a budget asks for it: else this process would do nothing else, and have no
@@ -40,9 +42,10 @@
 #![expect(unsafe_code, reason = "signal masks, signalfd and sigqueue have no safe wrapper")]
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{process, thread};
 
@@ -145,7 +148,14 @@ impl Signals {
         let message = |message: &[u8]| {
             // SAFETY: the message has the size of the structure, which is of integers alone; it is
             // read from where it lies, whatever its alignment.
-            unsafe { std::ptr::read_unaligned(message.as_ptr().cast()) }
+            let info: libc::signalfd_siginfo =
+                unsafe { std::ptr::read_unaligned(message.as_ptr().cast()) };
+            if info.ssi_code > 0 {
+                KEYS.iter().filter(|key| key.0 == info.ssi_signo).for_each(|key| {
+                    key.1.store(true, Ordering::Relaxed);
+                });
+            }
+            info
         };
         bytes[..count].chunks_exact(MESSAGE_BYTES).map(message).collect()
     }
@@ -224,6 +234,24 @@ pub fn end_late(clean_up: impl FnOnce() + Send + 'static) {
     };
     // Without room for a thread, they are blocked until the end.
     let _ = thread::Builder::new().name("forerun-late".into()).spawn(ends);
+}
+
+/// Ends this process by the signal that ended the program with this `status`, if it is that of a key
+/// which the terminal sent to both: a shell that waits for this process breaks off then what it is
+/// at, as it does for the program alone. Else the status.
+#[must_use]
+pub fn end_as(status: u8) -> u8 {
+    let pressed = |key: &&(u32, AtomicBool)| {
+        u32::from(status) == 128 + key.0 && key.1.load(Ordering::Relaxed)
+    };
+    if let Some(&(signal, _)) = KEYS.iter().find(pressed) {
+        let _ = io::stdout().flush();
+        // The program has left what there is of a core.
+        // SAFETY: a call on numbers.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
+        end_by(signal.cast_signed());
+    }
+    status
 }
 
 /// The first of [`ENDING`] that is pending; unless only what `is_there` counts, it is waited for.
@@ -408,6 +436,11 @@ const BLOCKED: &[libc::c_int] = &[
 const OF_TERMINAL: &[libc::c_int] =
     &[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGWINCH, libc::SIGTSTP];
 
+/// Signals of keys that end a program, and whether a terminal has sent them.
+static KEYS: [(u32, AtomicBool); 2] = [
+    (libc::SIGINT.cast_unsigned(), AtomicBool::new(false)),
+    (libc::SIGQUIT.cast_unsigned(), AtomicBool::new(false)),
+];
 /// Signals that end a process which has results to write.
 const ENDING: &[libc::c_int] = &[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 /// What writing them takes at most, but for a reader or a server that keeps it waiting.

@@ -25,7 +25,7 @@ use forerun_report::quantity::{calls_not_observed, counted_lines};
 use forerun_report::remove_parts;
 use forerun_sim::walks::{AccessTrace, Call, CallKind, Tree, names};
 use forerun_steer::record::{self, RecordedCall, RecordedKind, Recording};
-use forerun_steer::{ObserverKind, SessionError, end_late};
+use forerun_steer::{ObserverKind, SessionError, end_as, end_late};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 
 /// What `trace record` takes.
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     for line in next(&args.output, calls) {
         note(&line);
     }
-    Ok(recording.status)
+    Ok(end_as(recording.status))
 }
 
 /// What can be done with a trace of so many calls, as lines.

@@ -171,9 +171,11 @@ impl Tools {
         }
         let chunk_bytes = self.devices.chunk_bytes(stat.st_dev);
         assert!(chunk_bytes > 0, "a call requests something");
-        let requested = kernel::prefetch(&file, &range, chunk_bytes);
-        requested
-            .map_err(|error| Refusal::Closed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        for part in kernel::written_parts(&file, &range) {
+            kernel::prefetch(&file, &part, chunk_bytes).map_err(|error| {
+                Refusal::Closed(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            })?;
+        }
         Ok(Fetched { bytes, ..Fetched::default() })
     }
 
