@@ -344,10 +344,10 @@ fn what_a_program_sees_of_preallocated_files_is_not_changed() {
     if rustix::fs::fallocate(&file, flags, 0, BYTES as u64).is_err() {
         return forerun_testkit::skip(test, "a file system with fallocate");
     }
-    let hole = || rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap();
+    let end_of_data = || rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap();
     file.sync_all().unwrap();
     drop_from_cache(&file);
-    let before = hole();
+    let before = end_of_data();
     let rows = [0, 1].map(|at| {
         json!({
             "path": home.file(at), "kind": "read", "first_us": 0, "history": 1, "bytes": BYTES,
@@ -362,7 +362,7 @@ fn what_a_program_sees_of_preallocated_files_is_not_changed() {
         let flags = ["--learn", "off", "--learned-file", &list];
         home.read(&flags, &[home.file(1)])["requested"] == 2
     });
-    assert_eq!(hole(), before);
+    assert_eq!(end_of_data(), before);
 }
 
 /// Reads the files that it is given, and says how many bytes of them came from the device.

@@ -267,7 +267,7 @@ fn a_signal_ends_a_program_whose_exec_waits() {
     }
 }
 
-/// Closes descriptor 9, and does at once what only one can do who is alone with it.
+/// Closes descriptor 9, and does at once what can be done where nothing else has it.
 const ALONE: &str = r#"
 #include <fcntl.h>
 #include <sys/file.h>

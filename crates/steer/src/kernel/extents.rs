@@ -35,8 +35,8 @@ pub(crate) fn written_parts(file: &File, range: &Range<u64>) -> Vec<Range<u64>> 
     // Whole pages are fetched.
     let pages = range.start / page * page..range.end.saturating_add(page - 1) / page * page;
     let (mut parts, mut at) = (Vec::new(), range.start);
-    // There a look is dear, as it is for blocks that files share, and unwritten ones are told as
-    // they are.
+    // There a look is expensive, for blocks that files share, and unwritten ones are told as they
+    // are.
     let is_btrfs = fstatfs(file).is_ok_and(|found| found.f_type == BTRFS);
     let mut asked = if is_btrfs { pages.end } else { pages.start };
     while asked < pages.end {

@@ -21,8 +21,8 @@ pub(super) fn cached_pages(source: &Source, range: &Range<u64>) -> u64 {
     }
 }
 
-/// What has become of the request that ends at `end` and was made a time ago. One that was shortened
-/// tells nothing of its device.
+/// What has become of the request that ends at `end` and was made a time ago. One that was
+/// shortened tells nothing of its device.
 pub(super) fn state(source: &Source, end: u64, waited: Nanos) -> RequestState {
     match source.fetched_of(end) {
         Fetched::All if has_arrived(source, end, waited) => RequestState::Arrived,

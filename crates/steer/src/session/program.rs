@@ -115,7 +115,9 @@ impl Program {
         let (mut met, mut closers) = (Vec::new(), None);
         let release = || {
             closers = others.take().map(|others| others.release_all_but(&[]));
-            closers.iter_mut().for_each(|closers| closers.wait(CLOSED_WITHIN));
+            if let Some(closers) = &mut closers {
+                closers.wait(CLOSED_WITHIN);
+            }
         };
         let pid = match began.and_then(|started| become_one(started, signals, &mut met, release)) {
             Ok(pid) => pid,
@@ -131,9 +133,11 @@ impl Program {
         drop((exec, writer));
         let kept = [(1, keeps_output), (2, keeps_errors)];
         let kept = kept.into_iter().filter_map(|(number, is_kept)| is_kept.then_some(number));
-        let mut last = standard.release_all_but(&kept.collect::<Vec<_>>());
-        closers.into_iter().for_each(|closers| last.extend(closers));
-        let closers = last;
+        let mut all = standard.release_all_but(&kept.collect::<Vec<_>>());
+        if let Some(closers) = closers {
+            all.extend(closers);
+        }
+        let closers = all;
         // What the program leaves can be unmounted; what that fails at is kept until the end.
         inherited::leave_shared_folder();
         let _ = env::set_current_dir("/");

@@ -236,9 +236,9 @@ pub fn end_late(clean_up: impl FnOnce() + Send + 'static) {
     let _ = thread::Builder::new().name("forerun-late".into()).spawn(ends);
 }
 
-/// Ends this process by the signal that ended the program with this `status`, if it is that of a key
-/// which the terminal sent to both: a shell that waits for this process breaks off then what it is
-/// at, as it does for the program alone. Else the status.
+/// Ends this process by the signal that ended the program with this `status`, if it is that of a
+/// key which the terminal sent to both: a shell that waits for this process breaks off then what it
+/// is at, as it does for the program alone. Else the status.
 #[must_use]
 pub fn end_as(status: u8) -> u8 {
     let pressed = |key: &&(u32, AtomicBool)| {
