@@ -268,7 +268,7 @@ fn a_signal_ends_a_program_whose_exec_waits() {
 }
 
 /// Closes descriptor 9, and does at once what can be done where nothing else has it.
-const ALONE: &str = r#"
+const ALONE: &str = r"
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -284,7 +284,7 @@ int main(int count, char **words) {
         return read(0, &byte, 1) != 0;
     }
 }
-"#;
+";
 
 #[test]
 fn what_a_program_inherits_and_closes_is_free_at_once() {

@@ -137,10 +137,11 @@ const TYPED: &[(&str, &str, &str, &str)] = &[ // what, the starter's rest, the p
         "ulimit -c 0; exec timeout 50 sh -c 'echo > up; exec sleep 60'", "stopped 20 killed 3 "),
 ];
 
+type Left<'a> = (&'a str, &'a str, &'a [&'a str], &'a [&'a str], Option<&'a str>);
+
 /// Programs that begin in a state that a starter has made, with which it becomes the program.
 #[rustfmt::skip]
-const LEFT: &[(&str, &str, &[&str], &[&str], Option<&str>)] = &[
-    // what, package, starter, program, it prints
+const LEFT: &[Left] = &[ // what, package, starter, program, it prints
     ("a pid namespace", "util-linux", &["timeout", "-s", "KILL", "60", "unshare", "-p"],
         &["sh", "-c", "echo one; sh -c 'echo two'; exit 3"], Some("one\ntwo\n")),
     ("a namespace with orphans", "util-linux",

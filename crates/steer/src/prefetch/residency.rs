@@ -82,7 +82,7 @@ mod tests {
         }
         drop_from_cache(&file);
         let file = File::open(scratch.join("data")).unwrap();
-        if kernel::written_parts(&file, &(0..all)) != [0..written] {
+        if !kernel::written_parts(&file, &(written..all)).is_empty() {
             return skip(TEST, "a file system that tells extents that were never written");
         }
         let (source, mut workers) =
