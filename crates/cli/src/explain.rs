@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     {
         note(&format!("{error:#}"));
     }
-    Ok(end_as(summary.status))
+    Ok(end_as(summary.status, summary.key))
 }
 
 /// The device with the files and directories that the program waited for most, and a path on it.

@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
         output::require_lasting(path)?;
     }
     let is_reported = args.stats || args.stats_json.is_some();
-    let Ended { status, stats, is_observed, bug } =
+    let Ended { status, key, stats, is_observed, bug } =
         match run::run(&settings, &args.words, is_reported) {
             Ok(ended) => ended,
             Err(RunError::Session(SessionError::Start(error))) => {
@@ -152,7 +152,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
             note(&format!("{error:#}"));
         }
     }
-    Ok(end_as(status))
+    Ok(end_as(status, key))
 }
 
 impl Args {

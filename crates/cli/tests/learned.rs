@@ -118,8 +118,8 @@ fn what_one_run_uses_is_fetched_at_the_start_of_the_next() {
 }
 
 #[test]
-fn a_list_that_three_runs_on_end_used_little_of_is_learned_anew() {
-    let test = "a_list_that_three_runs_on_end_used_little_of_is_learned_anew";
+fn a_list_that_was_used_little_of_three_times_is_learned_anew() {
+    let test = "a_list_that_was_used_little_of_three_times_is_learned_anew";
     if !installed(test, "python3") {
         return;
     }
@@ -132,9 +132,10 @@ fn a_list_that_three_runs_on_end_used_little_of_is_learned_anew() {
     run(&["learned", "export", "anew", "-o", &list]);
     let exported = fs::read_to_string(&list).unwrap();
     let poor = exported.replacen("\"runs\":1,", "\"runs\":1,\"poor\":3,", 1);
-    assert_ne!(poor, exported, "two runs used little of it");
+    assert_ne!(poor, exported, "the header says how many runs there were");
     fs::write(&list, poor).unwrap();
-    // A run says nothing in which too little was fetched before the program came to it.
+    // Two runs used little of it. A third says nothing in which too little was fetched before the
+    // program came to it.
     until(|| {
         run(&["learned", "forget", "anew"]);
         run(&["learned", "import", &list]);
@@ -344,10 +345,15 @@ fn what_a_program_sees_of_preallocated_files_is_not_changed() {
     if rustix::fs::fallocate(&file, flags, 0, BYTES as u64).is_err() {
         return forerun_testkit::skip(test, "a file system with fallocate");
     }
-    let end_of_data = || rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap();
     file.sync_all().unwrap();
     drop_from_cache(&file);
+    let file = File::open(home.file(0)).unwrap();
+    let end_of_data = || rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap();
     let before = end_of_data();
+    fs::read(home.file(0)).unwrap();
+    if end_of_data() == before {
+        return forerun_testkit::skip(test, "a file system whose data depend on the page cache");
+    }
     let rows = [0, 1].map(|at| {
         json!({
             "path": home.file(at), "kind": "read", "first_us": 0, "history": 1, "bytes": BYTES,

@@ -105,6 +105,12 @@ pub enum RequestState {
     Cached,
     /// Its bytes have come.
     Arrived,
+    /// It was submitted, and no more than `bytes` of it were fetched: the others were cached, or
+    /// need no device. These have come.
+    Shortened {
+        /// The bytes that were fetched.
+        bytes: u64,
+    },
     /// They have not come yet.
     Absent,
 }

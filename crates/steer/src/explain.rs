@@ -85,7 +85,7 @@ pub fn explain(
 }
 
 /// What was seen of a program that has ended, put together.
-fn summarized(Watched { status, ran, used, report }: Watched<Observation>) -> ProgramSummary {
+fn summarized(Watched { status, key, ran, used, report }: Watched<Observation>) -> ProgramSummary {
     let own = clock::process_time();
     let (polling, calls_given_up, bug, seen) = match report {
         Some(report) => {
@@ -104,6 +104,7 @@ fn summarized(Watched { status, ran, used, report }: Watched<Observation>) -> Pr
     causes.scale(waited, waits.sampled());
     ProgramSummary {
         status,
+        key,
         ran,
         processor: used.processor,
         waited,

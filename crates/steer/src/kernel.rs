@@ -40,7 +40,7 @@ use rustix::io::Errno;
 use rustix::param::page_size;
 
 pub use chunk::chunk_bytes;
-pub(crate) use devices::Devices;
+pub(crate) use devices::{DeviceFacts, Devices};
 pub use extents::place;
 pub(crate) use extents::written_parts;
 pub use probe::Probe;
@@ -72,6 +72,23 @@ pub fn pages(range: &Range<u64>) -> u64 {
 /// told here, but is absent later.
 pub fn prefetch(file: &File, range: &Range<u64>, chunk_bytes: u64) -> io::Result<()> {
     prefetch_while(file, range, chunk_bytes, || true)
+}
+
+/// As [`prefetch`], but for what was never written, where the `device` tells that: how many bytes
+/// are fetched.
+///
+/// # Errors
+/// As of [`prefetch`].
+pub(crate) fn prefetch_written(
+    file: &File,
+    range: &Range<u64>,
+    device: DeviceFacts,
+) -> io::Result<u64> {
+    let parts = written_parts(file, range, device);
+    for part in &parts {
+        prefetch(file, part, device.chunk_bytes)?;
+    }
+    Ok(parts.iter().map(|part| part.end - part.start).sum())
 }
 
 /// As [`prefetch`], as long as it `is_wanted`: that is asked before each call.

@@ -313,12 +313,13 @@ impl Prefetcher {
             let range = request.range;
             let (cached, pages) = (residency::cached_pages(source, &range), kernel::pages(&range));
             assert!(pages > 0, "a request has pages");
-            if cached == pages {
+            if cached == Some(pages) {
                 self.planner.complete(now, request.id, RequestState::Cached);
             } else {
-                self.planner.submitted(request.id, cached == 0);
+                let is_told = cached.is_some();
+                self.planner.submitted(request.id, cached.is_none_or(|pages| pages == 0));
                 self.requested.push((request.file, range.clone()));
-                self.workers.push(Job { source: source.clone(), range });
+                self.workers.push(Job { source: source.clone(), range, is_told });
             }
         }
     }
@@ -331,7 +332,7 @@ impl Prefetcher {
         {
             let (id, waited) = (request.id, now.since(request.since));
             let source = self.files.source(request.file).expect("a request has a reader");
-            let state = residency::state(source, request.range().end, waited);
+            let state = residency::state(source, &request.range(), waited);
             if !self.planner.complete(now, id, state) {
                 absent += 1;
                 nth += 1;

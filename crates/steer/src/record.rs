@@ -30,6 +30,8 @@ use forerun_core::units::Nanos;
 pub struct Recording {
     /// The exit status, as a shell reports it.
     pub status: u8,
+    /// For [`end_as`](crate::end_as).
+    pub key: Option<i32>,
     /// The run time.
     pub ran: Nanos,
     /// Its calls, in the order of their begin.
@@ -70,7 +72,7 @@ pub fn record(kind: &ObserverKind, words: &[OsString]) -> Result<Recording, Sess
         (Observation { calls, counts }, 0)
     };
     let run = session::Run { words, kind, output: None, is_reported: true, is_saved: false };
-    let Watched { status, ran, used: _, report } = session::watch(run, make, seen)?;
+    let Watched { status, key, ran, used: _, report } = session::watch(run, make, seen)?;
     let is_observed = report.is_some();
     let (seen, calls_given_up, bug) = match report {
         Some(report) => (report.seen, report.calls_given_up, report.bug),
@@ -79,6 +81,7 @@ pub fn record(kind: &ObserverKind, words: &[OsString]) -> Result<Recording, Sess
     let Observation { calls, counts } = seen;
     Ok(Recording {
         status,
+        key,
         ran,
         calls_left_out: calls.left_out,
         calls: calls.in_order(),

@@ -84,6 +84,8 @@ pub enum RunError {
 pub struct Ended {
     /// The program's exit status, as a shell reports it.
     pub status: u8,
+    /// For [`end_as`](crate::end_as).
+    pub key: Option<i32>,
     /// What the run did, as far as it is known.
     pub stats: Stats,
     /// Whether the observing process told it: that may not have started, or be lost.
@@ -174,7 +176,7 @@ pub fn run(settings: &Settings, words: &[OsString], is_reported: bool) -> Result
         || (published.lock().unwrap_or_else(PoisonError::into_inner).clone(), running.count());
     let kind = &settings.observe;
     let run = session::Run { words, kind, output: None, is_reported, is_saved: is_learning };
-    let Watched { status, ran, used, report } = session::watch(run, make, seen)?;
+    let Watched { status, key, ran, used, report } = session::watch(run, make, seen)?;
     let (is_observed, own) = (report.is_some(), Stats { ran, ..Stats::default() });
     let (seen, bug) = report.map_or((own, None), |report| {
         let processor = report.processor;
@@ -182,7 +184,7 @@ pub fn run(settings: &Settings, words: &[OsString], is_reported: bool) -> Result
     });
     let processor = clock::process_time() + seen.processor;
     let stats = Stats { ran, processor, computed: used.processor, ..seen };
-    Ok(Ended { status, stats, is_observed, bug })
+    Ok(Ended { status, key, stats, is_observed, bug })
 }
 
 impl Settings {

@@ -87,6 +87,8 @@ pub(crate) struct Run<'a> {
 #[derive(Debug)]
 pub(crate) struct Watched<S> {
     pub(crate) status: u8,
+    /// The signal of a key that has ended it, for [`end_as`].
+    pub(crate) key: Option<i32>,
     pub(crate) ran: Nanos,
     /// What it used, with the children that it waited for.
     pub(crate) used: Usage,
@@ -172,15 +174,14 @@ pub(crate) fn watch<P: Poller, S: Wire>(
         }
     };
     let (ran, used) = (clock.now(), Usage::of_children().since(before));
-    // A key that has ended it was sent to this process as well.
-    drop(signals.take());
+    let key = signals.key_of(program.ended_by());
     let left = || LEFT_AFTER.since(clock.now().since(ran));
     let is_asked = run.is_reported || run.is_saved;
     let within = if run.is_reported { REPORT_WITHIN } else { SAVED_WITHIN };
     let report =
         observing.and_then(|observing| end_of(observing, is_asked.then_some(within), left));
     program.leaves_files_after(left());
-    Ok(Watched { status, ran, used, report })
+    Ok(Watched { status, key, ran, used, report })
 }
 
 /// A program that runs, and what is followed of it.

@@ -121,6 +121,8 @@ alarm(60)
 #[rustfmt::skip]
 const TYPED: &[(&str, &str, &str, &str)] = &[ // what, the starter's rest, the program, it sees
     ("Ctrl-C",              "up(); key('C'); see()", "echo > up; exec sleep 60", "killed 2 "),
+    ("Ctrl-C, a trap",      "up(); key('C'); see()",
+        "trap 'exit 130' INT; echo > up; while :; do sleep 0.01; done", "ended 130 "),
     ("Ctrl-Z, fg, Ctrl-C",  "up(); key('Z'); see(); foreground(); key('C'); see()",
         "echo > up; exec sleep 60", "stopped 20 killed 2 "),
     ("a group: Ctrl-C",     "up(); key('C'); see()",

@@ -154,6 +154,14 @@ impl Planner {
                 self.counts.bytes_cached += u64::from(row.run.count()) * PAGE_BYTES;
                 self.came(now, row);
             }
+            RequestState::Shortened { bytes } => {
+                self.forget_ticket(&row);
+                let all = u64::from(row.run.count()) * PAGE_BYTES;
+                assert!(bytes < all, "what is shortened had more");
+                self.counts.bytes_requested -= all - bytes;
+                self.counts.requests -= u64::from(bytes == 0);
+                self.came(now, row);
+            }
             RequestState::Arrived => {
                 self.learn(now, &row, waited);
                 self.came(now, row);

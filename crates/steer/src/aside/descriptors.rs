@@ -26,6 +26,8 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::thread;
+use std::time::Duration;
 
 use forerun_core::units::Nanos;
 use rustix::event::{EventfdFlags, eventfd};
@@ -46,6 +48,12 @@ pub(crate) struct Closers {
     all: Vec<Closer>,
     /// How long their ends are waited for.
     left_after: Nanos,
+}
+
+impl Default for Closers {
+    fn default() -> Self {
+        Self { all: Vec::new(), left_after: LEFT_AFTER }
+    }
 }
 
 /// A process that closes descriptors of this one.
@@ -116,11 +124,12 @@ impl Closers {
     pub(crate) fn wait(&mut self, time: Nanos) {
         let clock = Clock::start();
         for closer in &mut self.all {
-            let left = time.since(clock.now());
-            if !closer.has_ended()
-                && closer.end.as_ref().is_some_and(|end| is_readable(end.as_fd(), left))
-            {
-                closer.has_ended();
+            while !closer.has_ended() && clock.now() < time {
+                let left = time.since(clock.now());
+                match &closer.end {
+                    Some(end) => _ = is_readable(end.as_fd(), left),
+                    None => thread::sleep(Duration::from_nanos(left.min(LOOKED_AGAIN_EVERY).0)),
+                }
             }
         }
     }
@@ -198,11 +207,13 @@ impl Descriptors {
     /// Takes out those beyond input, output and errors.
     pub(crate) fn take_others(&mut self) -> Self {
         let take = |list: &mut Vec<RawFd>| list.extract_if(.., |number| *number > 2).collect();
-        Self {
+        let others = Self {
             at_once: take(&mut self.at_once),
             devices: take(&mut self.devices),
             files: take(&mut self.files),
-        }
+        };
+        assert!(self.files.len() + self.devices.len() + self.at_once.len() <= 3, "three are left");
+        others
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -219,7 +230,7 @@ impl Descriptors {
         release(self.at_once.into_iter());
         let lists = [self.devices, self.files].into_iter().filter(|list| !list.is_empty());
         let all = lists.filter_map(|list| Closer::start(&list).ok()).collect();
-        Closers { all, left_after: LEFT_AFTER }
+        Closers { all, ..Closers::default() }
     }
 }
 
@@ -241,6 +252,8 @@ fn close_of(fd: BorrowedFd<'_>) -> Close {
     }
 }
 
+/// Where the system has no descriptor of a process's end.
+const LOOKED_AGAIN_EVERY: Nanos = Nanos::from_millis(1);
 /// `/dev/null` and its like: Linux `include/uapi/linux/major.h`.
 const MEMORY_MAJOR: u32 = 1;
 
@@ -274,7 +287,6 @@ mod tests {
     use std::fs::File;
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
-    use std::time::Duration;
 
     use rustix::net::sockopt::set_socket_linger;
 

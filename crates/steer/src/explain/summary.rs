@@ -20,6 +20,8 @@ use crate::wire::{Wire, wire};
 pub struct ProgramSummary {
     /// The exit status, as a shell reports it.
     pub status: u8,
+    /// For [`end_as`](crate::end_as).
+    pub key: Option<i32>,
     /// The run time.
     pub ran: Nanos,
     /// Processor time of the program and of the children that it waited for.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::chunk;
+use super::{chunk, extents};
 
 /// What was asked, by device.
 #[derive(Debug, Default)]
@@ -21,6 +21,8 @@ pub(crate) struct DeviceFacts {
     pub(crate) chunk_bytes: u64,
     /// The system says that it turns.
     pub(crate) is_rotational: bool,
+    /// Which extents of a file were never written is asked of its file system.
+    pub(crate) tells_unwritten: bool,
 }
 
 impl Devices {
@@ -31,7 +33,9 @@ impl Devices {
             return facts;
         }
         let chunk_bytes = chunk::chunk_bytes(device);
-        let facts = DeviceFacts { chunk_bytes, is_rotational: chunk::is_rotational(device) };
+        let is_rotational = chunk::is_rotational(device);
+        let tells_unwritten = extents::are_told(device);
+        let facts = DeviceFacts { chunk_bytes, is_rotational, tells_unwritten };
         if rows.len() >= DEVICES_MAX {
             rows.clear();
         }

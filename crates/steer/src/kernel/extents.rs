@@ -10,14 +10,15 @@
 //!
 //! # Sources
 //! Linux `fs/iomap/seek.c` (`iomap_seek_data_iter`), `fs/btrfs/file.c` (`find_desired_extent`: the
-//! cache is not asked), `Documentation/filesystems/fiemap.rst`.
+//! cache is not asked), `Documentation/filesystems/fiemap.rst`, `proc_pid_mountinfo(5)`.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::ops::Range;
 
-use rustix::fs::fstatfs;
+use rustix::fs::{major, minor};
 use rustix::param::page_size;
 
+use super::DeviceFacts;
 use super::sys::{self, Extent};
 
 /// Where the first byte of `file` lies on its device, where the file system tells.
@@ -28,30 +29,52 @@ pub fn place(file: &File) -> Option<u64> {
     found[..count].first().filter(|extent| extent.has_address()).map(|extent| extent.place)
 }
 
+/// Whether the file system on `device` (`st_dev`) is one whose unwritten extents are asked for: one
+/// on a block device, or an overlay. A server keeps the page cache of its clients out of its
+/// answers. btrfs, which has numbers of its own, tells such extents whatever the page cache holds,
+/// and searches for shared blocks at each call.
+pub(super) fn are_told(device: u64) -> bool {
+    major(device) != 0
+        || fs::read_to_string("/proc/self/mountinfo").is_ok_and(|text| is_overlay(&text, device))
+}
+
+/// Whether the mounts of `text` (`/proc/PID/mountinfo`) have an overlay of this number.
+fn is_overlay(text: &str, device: u64) -> bool {
+    let number = format!("{}:{}", major(device), minor(device));
+    text.lines().any(|line| {
+        let kind = line.split_once(" - ").map_or("", |(_, rest)| rest);
+        kind.starts_with("overlay ") && line.split(' ').nth(2) == Some(&*number)
+    })
+}
+
 /// The parts of `range` that a reader may have to wait for, in order: all but the pages with blocks
-/// that were never written, where the file system tells them.
-pub(crate) fn written_parts(file: &File, range: &Range<u64>) -> Vec<Range<u64>> {
+/// that were never written, where the file's `device` tells them.
+pub(crate) fn written_parts(
+    file: &File,
+    range: &Range<u64>,
+    device: DeviceFacts,
+) -> Vec<Range<u64>> {
+    if !device.tells_unwritten {
+        return Vec::from([range.clone()]);
+    }
     let page = page_size() as u64;
     // Whole pages are fetched.
     let pages = range.start / page * page..range.end.saturating_add(page - 1) / page * page;
-    let (mut parts, mut at) = (Vec::new(), range.start);
-    // There a look is expensive, for blocks that files share, and unwritten ones are told as they
-    // are.
-    let is_btrfs = fstatfs(file).is_ok_and(|found| found.f_type == BTRFS);
-    let mut asked = if is_btrfs { pages.end } else { pages.start };
+    let (mut parts, mut at, mut asked) = (Vec::new(), range.start, pages.start);
     while asked < pages.end {
         let mut found = [Extent::default(); EXTENTS];
         let Ok(count) = sys::extents(file, &(asked..pages.end), &mut found) else { break };
-        for extent in found[..count].iter().filter(|extent| extent.is_unwritten()) {
-            let end = extent.start.saturating_add(extent.bytes + page - 1) / page * page;
+        let unwritten = found[..count].iter().filter(|extent| extent.is_unwritten());
+        for extent in unwritten.filter(|extent| extent.bytes > 0) {
             let start = (extent.start / page * page).min(range.end);
+            let end = extent.end().saturating_add(page - 1) / page * page;
             if at < start {
                 parts.push(at..start);
             }
             at = at.max(end);
         }
-        let next = found[..count].last().map(|last| last.start.saturating_add(last.bytes));
-        // Behind the last of them there is none.
+        // Where there is room for more extents the range has no more.
+        let next = found[..count].last().map(Extent::end);
         asked = next.filter(|&next| count == EXTENTS && next > asked).unwrap_or(pages.end);
     }
     if at < range.end {
@@ -61,14 +84,13 @@ pub(crate) fn written_parts(file: &File, range: &Range<u64>) -> Vec<Range<u64>> 
     parts
 }
 
-/// The number of btrfs in `statfs(2)`.
-const BTRFS: libc::__fsword_t = 0x9123_683E;
-/// What one look covers.
+/// What one call covers.
 const EXTENTS: usize = 32;
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt as _;
+    use std::slice;
 
     use forerun_testkit::{Scratch, skip};
     use rustix::fs::{FallocateFlags, fallocate};
@@ -85,11 +107,13 @@ mod tests {
         if fallocate(&file, FallocateFlags::empty(), 0, bytes).is_err() {
             return skip(TEST, "a file system with fallocate");
         }
-        if !written_parts(&file, &(0..bytes)).is_empty() {
+        let stat = crate::kernel::stat(&file).unwrap();
+        let device = crate::kernel::Devices::default().facts(stat.st_dev);
+        if !written_parts(&file, &(0..bytes), device).is_empty() {
             return skip(TEST, "a file system that tells extents that were never written");
         }
         let parts = |file: &File, range: Range<u64>| -> Vec<_> {
-            let parts = written_parts(file, &range).into_iter();
+            let parts = written_parts(file, &range, device).into_iter();
             parts.map(|part| (part.start, part.end)).collect()
         };
         assert_eq!(parts(&file, 7..7), []);
@@ -112,10 +136,32 @@ mod tests {
     }
 
     #[test]
+    fn overlays_are_found_by_their_number() {
+        let text = "25 1 0:23 / / rw shared:1 - overlay none rw,lowerdir=/a\n\
+                    26 25 0:24 / /b rw - btrfs /dev/sda rw,name=overlay\n";
+        #[rustfmt::skip]
+        let rows = [ // device, whether it is asked
+            ((0, 23), true),
+            ((0, 24), false),
+            ((0, 2),  false),
+            ((0, 99), false),
+        ];
+        for ((major, minor), expected) in rows {
+            let device = rustix::fs::makedev(major, minor);
+            assert_eq!(is_overlay(text, device), expected, "{major}:{minor}");
+        }
+        assert!(are_told(rustix::fs::makedev(8, 1)));
+    }
+
+    #[test]
     fn what_tells_no_extents_is_fetched_as_a_whole() {
         let scratch = Scratch::in_memory("unwritten");
         let path = scratch.file("data", "something");
-        let all = 0..9;
-        assert_eq!(written_parts(&File::open(path).unwrap(), &all), [all]);
+        let (all, file) = (0..9, File::open(path).unwrap());
+        let (chunk_bytes, is_rotational) = (4_096, false);
+        for tells_unwritten in [true, false] {
+            let device = DeviceFacts { chunk_bytes, is_rotational, tells_unwritten };
+            assert_eq!(written_parts(&file, &all, device), *slice::from_ref(&all));
+        }
     }
 }

@@ -108,6 +108,11 @@ pub(super) struct Extent {
 }
 
 impl Extent {
+    /// One past its last byte.
+    pub(super) fn end(&self) -> u64 {
+        self.start.saturating_add(self.bytes)
+    }
+
     /// Whether it lies in blocks of its own on the device.
     pub(super) fn has_address(&self) -> bool {
         self.flags & NO_ADDRESS == 0

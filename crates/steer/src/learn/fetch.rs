@@ -32,7 +32,7 @@ use rustix::io::Errno;
 
 use super::watches::Watches;
 use crate::clock::Clock;
-use crate::kernel::{self, Devices, Stat};
+use crate::kernel::{self, DeviceFacts, Devices, Stat};
 use crate::open::entries::{listable, on_a_safe_way, on_the_way};
 use crate::open::{HANDLE, LeaseList, Refusal, is_in_memory, is_regular, open_found, path_of};
 use crate::watch::WatchQueue;
@@ -155,7 +155,7 @@ impl Tools {
                 let wanted = entry.ranges_of(version(&stat), allowed);
                 let file = self.read_ahead(&place, &stat, &wanted, &mut found)?;
                 if waits {
-                    self.wait(&file, &wanted);
+                    self.wait(&file, &wanted, self.devices.facts(stat.st_dev));
                 }
             }
             LearnedKind::Directory if found.kind == FileType::Directory => list(&place)?,
@@ -165,12 +165,12 @@ impl Tools {
     }
 
     /// Waits until `ranges` of `file` have arrived.
-    fn wait(&self, file: &File, ranges: &[Range<u64>]) {
+    fn wait(&self, file: &File, ranges: &[Range<u64>], device: DeviceFacts) {
         let began = self.clock.now();
         let is_absent = |range: &Range<u64>| {
             kernel::absent(file, range).ok().flatten().is_some_and(|absent| !absent.is_empty())
         };
-        for range in ranges.iter().flat_map(|range| kernel::written_parts(file, range)) {
+        for range in ranges.iter().flat_map(|range| kernel::written_parts(file, range, device)) {
             while is_absent(&range) && self.clock.now().since(began) < ARRIVES_WITHIN {
                 thread::sleep(ARRIVED_EVERY);
             }
@@ -187,8 +187,7 @@ impl Tools {
     ) -> Result<File, Refusal> {
         let (file, stat) = open_found(place, stat, &self.leases, None)?;
         assert!(ranges.iter().all(|it| it.end <= stat.st_size), "what is fetched lies in the file");
-        let chunk_bytes = self.devices.chunk_bytes(stat.st_dev);
-        assert!(chunk_bytes > 0, "a call requests something");
+        let device = self.devices.facts(stat.st_dev);
         found.is_cached = !ranges.is_empty();
         found.bytes = charged(ranges);
         for range in ranges {
@@ -196,11 +195,11 @@ impl Tools {
                 continue;
             }
             found.is_cached = false;
-            for part in kernel::written_parts(&file, range) {
-                kernel::prefetch(&file, &part, chunk_bytes).map_err(|error| {
-                    Refusal::Closed(Errno::from_io_error(&error).unwrap_or(Errno::IO))
-                })?;
-            }
+            let bytes = kernel::prefetch_written(&file, range, device).map_err(|error| {
+                Refusal::Closed(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            })?;
+            // Its pages are charged.
+            found.bytes = found.bytes.saturating_sub(range.end - range.start - bytes);
         }
         Ok(file)
     }

@@ -260,7 +260,7 @@ mod tests {
         let ends = Ends::new(ThreadRoom::in_groups_of(&machine));
         let has_thread = || ends.0.lock().epoll.is_some();
         let file = std::env::current_exe().and_then(std::fs::File::open).unwrap();
-        let source = Arc::new(Source::new(file, 4096));
+        let source = Arc::new(Source::new(file, 0, 4096));
         let mut cursors = (0..).map(CursorId);
         let mut begin = |process: &Sleeping, source: &Arc<Source>| {
             let opened = (cursors.next().unwrap(), Arc::clone(source));
@@ -283,7 +283,7 @@ mod tests {
         limit("4");
         until(|| !has_thread());
         limit("max");
-        let late = Arc::new(Source::new(std::fs::File::open("/dev/null").unwrap(), 4096));
+        let late = Arc::new(Source::new(std::fs::File::open("/dev/null").unwrap(), 0, 4096));
         until(|| {
             begin(&one, &late);
             has_thread()

@@ -90,7 +90,8 @@ impl Files {
         assert!((1..=self.seen).contains(&id.0), "numbers of files are given in order");
         let mut file = Some(file);
         row.source.get_or_insert_with(|| {
-            Arc::new(Source::new(file.take().expect("it is needed once"), request_bytes))
+            let file = file.take().expect("it is needed once");
+            Arc::new(Source::new(file, stat.st_dev, request_bytes))
         });
         let (device, bytes) = (inode.0, row.version.bytes);
         let planned = PlannedFile { file: id, device, bytes, request_bytes };

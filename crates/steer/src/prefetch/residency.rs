@@ -8,28 +8,29 @@ use std::ops::Range;
 use forerun_core::planner::{PAGE_BYTES, RequestState};
 use forerun_core::units::Nanos;
 
-use super::workers::{Fetched, Source};
+use super::workers::{Part, Source};
 use crate::kernel::{self, Residency};
 
-/// How many pages of `range`, which is about to be requested, are cached, as far as is known.
-pub(super) fn cached_pages(source: &Source, range: &Range<u64>) -> u64 {
+/// How many pages of `range`, which is about to be requested, are cached, where the kernel tells.
+pub(super) fn cached_pages(source: &Source, range: &Range<u64>) -> Option<u64> {
     match kernel::cached(&source.file, range) {
-        Ok(Residency::Pages(count)) => count,
-        // Where the last page is, all is.
-        Ok(Residency::Unknown) if is_ready(source, range.end) == Some(true) => kernel::pages(range),
-        Ok(Residency::Unknown) | Err(_) => 0,
+        Ok(Residency::Pages(count)) => Some(count),
+        Ok(Residency::Unknown) => None,
+        Err(_) => Some(0),
     }
 }
 
-/// What has become of the request that ends at `end` and was made a time ago. One that was
-/// shortened tells nothing of its device.
-pub(super) fn state(source: &Source, end: u64, waited: Nanos) -> RequestState {
-    match source.fetched_of(end) {
-        Fetched::All if has_arrived(source, end, waited) => RequestState::Arrived,
-        Fetched::UpTo(end) if has_arrived(source, end, waited) => RequestState::Cached,
-        Fetched::All | Fetched::UpTo(_) => RequestState::Absent,
-        Fetched::Nothing => RequestState::Cached,
-    }
+/// What has become of the request of `range`, which was made a time ago.
+pub(super) fn state(source: &Source, range: &Range<u64>, waited: Nanos) -> RequestState {
+    let Some(Part { bytes, end }) = source.part(range) else { return RequestState::Absent };
+    let state = match bytes {
+        0 => RequestState::Shortened { bytes },
+        _ if !has_arrived(source, end, waited) => return RequestState::Absent,
+        _ if bytes == range.end - range.start => RequestState::Arrived,
+        _ => RequestState::Shortened { bytes },
+    };
+    source.forget(range);
+    state
 }
 
 /// Whether the last page before `end`, which was requested a time ago, has its bytes.
@@ -40,18 +41,9 @@ fn has_arrived(source: &Source, end: u64, waited: Nanos) -> bool {
     }
     match kernel::absent(&source.file, &(end.saturating_sub(PAGE_BYTES)..end)) {
         Ok(Some(absent)) => absent.is_empty(),
-        Ok(None) => is_ready(source, end).unwrap_or(waited >= ARRIVES_AFTER),
+        Ok(None) => source.is_ready(end).unwrap_or(waited >= ARRIVES_AFTER),
         Err(_) => waited >= ARRIVES_AFTER,
     }
-}
-
-/// Whether the page before `end` can be read without waiting, where the file system tells. One that
-/// was never written can, and a probe would have it in memory.
-fn is_ready(source: &Source, end: u64) -> Option<bool> {
-    if kernel::written_parts(&source.file, &(end.saturating_sub(1)..end)).is_empty() {
-        return Some(true);
-    }
-    source.probe()?.is_ready(end)
 }
 
 /// Where the kernel does not tell what has arrived.
@@ -68,6 +60,7 @@ mod tests {
 
     use super::super::workers::{Job, Workers};
     use super::*;
+    use crate::kernel::Devices;
     use crate::tasks::ThreadRoom;
 
     #[test]
@@ -82,19 +75,28 @@ mod tests {
         }
         drop_from_cache(&file);
         let file = File::open(scratch.join("data")).unwrap();
-        if !kernel::written_parts(&file, &(written..all)).is_empty() {
+        let device = kernel::stat(&file).unwrap().st_dev;
+        if !kernel::written_parts(&file, &(written..all), Devices::default().facts(device))
+            .is_empty()
+        {
             return skip(TEST, "a file system that tells extents that were never written");
         }
         let (source, mut workers) =
-            (Arc::new(Source::new(file, 128 << 10)), Workers::new(ThreadRoom::here()));
+            (Arc::new(Source::new(file, device, 128 << 10)), Workers::new(ThreadRoom::here()));
         let mut fetch = |range: Range<u64>| {
-            workers.push(Job { source: Arc::clone(&source), range: range.clone() });
-            until(|| state(&source, range.end, Nanos(0)) != RequestState::Absent);
-            state(&source, range.end, Nanos(0))
+            let mut found = RequestState::Absent;
+            workers.push(Job { source: Arc::clone(&source), range: range.clone(), is_told: true });
+            until(|| {
+                found = state(&source, &range, Nanos(0));
+                found != RequestState::Absent
+            });
+            assert_eq!(source.part(&range), None, "what was taken in is forgotten");
+            found
         };
         assert_eq!(fetch(0..32 * PAGE_BYTES), RequestState::Arrived);
-        assert_eq!(fetch(32 * PAGE_BYTES..128 * PAGE_BYTES), RequestState::Cached);
-        assert_eq!(fetch(128 * PAGE_BYTES..all), RequestState::Cached);
+        let bytes = 32 * PAGE_BYTES;
+        assert_eq!(fetch(32 * PAGE_BYTES..128 * PAGE_BYTES), RequestState::Shortened { bytes });
+        assert_eq!(fetch(128 * PAGE_BYTES..all), RequestState::Shortened { bytes: 0 });
         assert_eq!(kernel::cached(&source.file, &(written..all)).unwrap(), Residency::Pages(0));
         assert_eq!(kernel::cached(&source.file, &(0..written)).unwrap(), Residency::Pages(64));
     }

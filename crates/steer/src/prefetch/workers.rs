@@ -2,14 +2,16 @@
 //! device's queue has room.
 //!
 //! ```text
-//!   prefetcher --push--> queue --(threads)--> kernel::prefetch
+//!   prefetcher --push--> queue --(threads)--> what was written of it --> kernel::prefetch
+//!       ^                                          |
+//!       '---- residency <--------------------------'  its part
 //! ```
 //! # Invariants
 //! - The jobs of one file run in their order, one at a time: two threads would mix them up on the
 //!   way to the device.
 //! - At most [`QUEUE_MAX`] jobs wait and [`THREADS_MAX`] run; a thread starts when one is missing,
 //!   the first with the first job, within what [`ThreadRoom`] grants.
-//! - Of a job only what was written is fetched, and what that is is known before any of it is.
+//! - Of a job only what was written is fetched, and its part is known before the first call.
 //! - A job of a closed file ([`Source::close`]) is dropped, what is left of one that runs as well.
 //! - Nothing waits for the threads: they end with the process.
 
@@ -22,13 +24,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::kernel::{self, Probe};
+use crate::kernel::{self, Devices, Probe};
 use crate::tasks::ThreadRoom;
 
 /// A file of the program, by a descriptor of our own that can only read.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) file: File,
+    device: u64,
     /// Bytes of one call.
     pub(crate) chunk_bytes: u64,
     /// Opened with the first question that only a probe answers.
@@ -36,55 +39,76 @@ pub(crate) struct Source {
     closed: AtomicBool,
     /// A job of the file runs; changed with the queue locked.
     is_busy: AtomicBool,
-    /// Ends of jobs of which a part was never written, with the end of what is fetched of them, if
-    /// anything is.
-    shortened: Mutex<VecDeque<(u64, Option<u64>)>>,
+    /// What is fetched of the jobs that the prefetcher has not taken in yet, once a worker knows.
+    parts: Mutex<VecDeque<(Range<u64>, Option<Part>)>>,
 }
 
-/// How much of a job is fetched.
+/// What is fetched of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fetched {
-    All,
-    /// What was written of it, up to there.
-    UpTo(u64),
-    /// None of it was written.
-    Nothing,
+pub(super) struct Part {
+    pub(super) bytes: u64,
+    /// One past the last of them.
+    pub(super) end: u64,
 }
 
 impl Source {
-    pub(crate) fn new(file: File, chunk_bytes: u64) -> Self {
+    pub(crate) fn new(file: File, device: u64, chunk_bytes: u64) -> Self {
         assert!(chunk_bytes > 0, "a call prefetches something");
         let (closed, is_busy) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (probe, shortened) = (OnceLock::new(), Mutex::default());
-        Self { file, chunk_bytes, probe, closed, is_busy, shortened }
+        let (probe, parts) = (OnceLock::new(), Mutex::default());
+        Self { file, device, chunk_bytes, probe, closed, is_busy, parts }
     }
 
-    /// How much is fetched of the job that ends at `end`.
-    pub(super) fn fetched_of(&self, end: u64) -> Fetched {
-        let shortened = self.shortened.lock().unwrap_or_else(PoisonError::into_inner);
-        match shortened.iter().rev().find(|row| row.0 == end) {
-            None => Fetched::All,
-            Some((_, Some(fetched))) => Fetched::UpTo(*fetched),
-            Some((_, None)) => Fetched::Nothing,
+    /// What is fetched of the job of `range`; `None` while no worker knows.
+    pub(super) fn part(&self, range: &Range<u64>) -> Option<Part> {
+        self.parts().iter().find(|row| row.0 == *range)?.1
+    }
+
+    /// The prefetcher has taken in what became of the job of `range`.
+    pub(super) fn forget(&self, range: &Range<u64>) {
+        self.parts().retain(|row| row.0 != *range);
+    }
+
+    fn set_part(&self, range: &Range<u64>, part: Option<Part>) {
+        let mut parts = self.parts();
+        parts.retain(|row| row.0 != *range);
+        if parts.len() == PARTS_MAX {
+            parts.pop_front();
+        }
+        parts.push_back((range.clone(), part));
+    }
+
+    fn parts(&self) -> MutexGuard<'_, VecDeque<(Range<u64>, Option<Part>)>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `range` fetched, as far as that is needed; `is_told` says whether the kernel tells what
+    /// is cached.
+    fn fetch(&self, range: &Range<u64>, is_told: bool, devices: &Devices) {
+        let mut parts = kernel::written_parts(&self.file, range, devices.facts(self.device));
+        // Where the last page is, all is. What was never written is not probed, which fetches it.
+        let last = parts.last().map(|last| last.end).filter(|_| !is_told);
+        if last.is_some_and(|end| self.is_ready(end) == Some(true)) {
+            parts.clear();
+        }
+        let bytes = parts.iter().map(|part| part.end - part.start).sum();
+        let end = parts.last().map_or(range.start, |last| last.end);
+        assert!(bytes <= range.end - range.start && end <= range.end, "a part of the job");
+        self.set_part(range, Some(Part { bytes, end }));
+        let is_open = || !self.is_closed();
+        for part in parts {
+            // What the kernel refuses never arrives, and the planner counts it as failed then.
+            let _ = kernel::prefetch_while(&self.file, &part, self.chunk_bytes, is_open);
         }
     }
 
-    /// The parts of `range`, a job, that are to be fetched.
-    fn written_parts(&self, range: &Range<u64>) -> Vec<Range<u64>> {
-        let parts = kernel::written_parts(&self.file, range);
-        let mut shortened = self.shortened.lock().unwrap_or_else(PoisonError::into_inner);
-        shortened.retain(|row| row.0 != range.end);
-        if *parts != [range.clone()] {
-            if shortened.len() == QUEUE_MAX {
-                shortened.pop_front();
-            }
-            shortened.push_back((range.end, parts.last().map(|last| last.end)));
-        }
-        parts
+    /// Whether the page before `end` can be read without waiting, where the file system tells.
+    pub(super) fn is_ready(&self, end: u64) -> Option<bool> {
+        self.probe()?.is_ready(end)
     }
 
     /// A descriptor that tells whether a page is there, where one can be had.
-    pub(crate) fn probe(&self) -> Option<&Probe> {
+    fn probe(&self) -> Option<&Probe> {
         self.probe.get_or_init(|| Probe::new(&self.file)).as_ref()
     }
 
@@ -114,6 +138,8 @@ impl Source {
 pub(crate) struct Job {
     pub(crate) source: Arc<Source>,
     pub(crate) range: Range<u64>,
+    /// The kernel tells what is cached of the file.
+    pub(crate) is_told: bool,
 }
 
 /// See the module.
@@ -128,6 +154,7 @@ struct Shared {
     more: Condvar,
     running: Arc<AtomicU64>,
     room: ThreadRoom,
+    devices: Devices,
 }
 
 #[derive(Debug, Default)]
@@ -141,7 +168,8 @@ impl Workers {
     /// Workers whose threads find their room in `room`.
     pub(crate) fn new(room: ThreadRoom) -> Self {
         let (queue, more, running) = (Mutex::default(), Condvar::new(), Arc::default());
-        Self { shared: Arc::new(Shared { queue, more, running, room }) }
+        let devices = Devices::default();
+        Self { shared: Arc::new(Shared { queue, more, running, room, devices }) }
     }
 
     /// The number of calls that have not returned.
@@ -163,6 +191,7 @@ impl Workers {
     /// Queues `job`, for which there is room.
     pub(crate) fn push(&mut self, job: Job) {
         assert!(job.range.start < job.range.end, "a job has bytes");
+        job.source.set_part(&job.range, None);
         let mut queue = self.shared.lock();
         assert!(queue.jobs.len() < QUEUE_MAX, "a job is pushed where there is room");
         queue.jobs.push_back(job);
@@ -190,7 +219,7 @@ impl Shared {
     fn work(&self) {
         let mut queue = self.lock();
         loop {
-            let Some(Job { source, range }) = queue.take() else {
+            let Some(Job { source, range, is_told }) = queue.take() else {
                 let wait = self.room.wait(IDLE_MAX);
                 queue.idle += 1;
                 let (woken, timeout) =
@@ -208,11 +237,9 @@ impl Shared {
                 continue;
             };
             drop(queue);
-            // What the kernel refuses never arrives, and the planner counts it as failed then.
             self.running.fetch_add(1, Ordering::Relaxed);
-            let is_open = || !source.is_closed();
-            for part in source.written_parts(&range) {
-                let _ = kernel::prefetch_while(&source.file, &part, source.chunk_bytes, is_open);
+            if !source.is_closed() {
+                source.fetch(&range, is_told, &self.devices);
             }
             self.running.fetch_sub(1, Ordering::Relaxed);
             queue = self.lock();
@@ -237,6 +264,8 @@ impl Queue {
     }
 }
 
+/// Jobs of one file that the prefetcher has not taken in: those that wait, and are in flight.
+const PARTS_MAX: usize = 1024;
 /// Jobs that wait.
 const QUEUE_MAX: usize = 256;
 /// Jobs that run: one that waits for a slow device does not hold up all others.

@@ -1,9 +1,9 @@
 //! From this process to the program: fork and exec, while signals go on to be forwarded.
 //!
 //! ```text
-//!   this process --fork--> [output] -> [inherited] -> ready ..... exec: the program
-//!        |  <------------------------------------------ |   ^        |
-//!        |  --- what it inherits is closed here: go ----|---'        |
+//!   this process --fork--> [output] -> [inherited] -> ready ... [signals] -> exec: the program
+//!        |  <------------------------------------------ |    ^       |
+//!        |  --- what it inherits is closed here: go ---------'       |
 //!        |  <--- closed by exec, or why there is none ---------------'
 //!        '--- signals -----------------------------------------------^
 //! ```
@@ -29,6 +29,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::ptr;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, getpid, waitpid};
 
 use super::addressed::Addressed;
@@ -108,13 +110,12 @@ impl Exec {
         match unsafe { libc::fork() } {
             0 => {
                 addressed.hand_on();
-                // The end of the other process ends the wait.
                 drop(answer);
                 let wait = || {
-                    if waits && (&told).write_all(&[READY]).is_ok() {
-                        // Interrupted or not, it goes on once there is something.
-                        let _ = (&told).read_exact(&mut [0]);
-                    }
+                    let is_told = waits && (&told).write_all(&[READY]).is_ok();
+                    let mut go = [PollFd::new(&told, PollFlags::IN)];
+                    // Its signals are blocked: nothing interrupts this but a stop.
+                    while is_told && poll(&mut go, Some(&GO_WITHIN)) == Err(Errno::INTR) {}
                 };
                 let Refused { source, before_exec } = self.become_with(&words, wait);
                 let errno = source.raw_os_error().unwrap_or(libc::EINVAL);
@@ -136,7 +137,7 @@ impl Exec {
         self.words.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
     }
 
-    /// Makes this process the program, as soon as `ready` returns; `words` are those of
+    /// Makes this process the program, as soon as `ready` has returned; `words` are those of
     /// [`Exec::pointers`].
     fn become_with(&self, words: &[*const c_char], ready: impl FnOnce()) -> Refused {
         let before = |source| Refused { source, before_exec: true };
@@ -148,11 +149,10 @@ impl Exec {
         }
         // It runs with them, whenever this process gets a processor.
         Forwarded::send_all(&self.pending, getpid());
-        if let Err(source) = self.inherited.hand_on() {
+        if let Err(source) = self.inherited.hand_on(ready) {
             return before(source);
         }
         assert!(words.last().is_some_and(|last| last.is_null()), "as the system takes them");
-        ready();
         // SAFETY: the words end with null and live until the call returns, each ends with zero.
         unsafe { libc::execvp(words[0], words.as_ptr()) };
         Refused { source: io::Error::last_os_error(), before_exec: false }
@@ -176,12 +176,14 @@ impl Started {
         Err(Refused { source, before_exec: first != [0] })
     }
 
-    /// It goes on.
+    /// Has it become the program.
     pub(super) fn go(&mut self) {
-        // One that has ended needs no word.
+        // Where it has ended nothing reads that.
         let _ = self.answer.write_all(&[0]);
     }
 }
 
 /// Tells that a process waits to become the program; the first byte of an error is 0 or 1.
 const READY: u8 = 2;
+/// The process becomes the program then, whatever has become of this one.
+const GO_WITHIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };

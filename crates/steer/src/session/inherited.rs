@@ -110,8 +110,9 @@ impl Inherited {
         }
     }
 
-    /// Gives this process, which is about to become the program, what it is to inherit.
-    pub(super) fn hand_on(&self) -> io::Result<()> {
+    /// Gives this process, which is about to become the program, what it is to inherit: its signals
+    /// last, once `ready` has returned.
+    pub(super) fn hand_on(&self, ready: impl FnOnce()) -> io::Result<()> {
         let ignored = |is: bool| if is { libc::SIG_IGN } else { libc::SIG_DFL };
         // SAFETY: system calls on values that live until they return; none takes memory, and the
         // handlers are the kernel's own.
@@ -143,6 +144,7 @@ impl Inherited {
                     return Err(io::Error::last_os_error());
                 }
             }
+            ready();
             match libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, ptr::null_mut()) {
                 0 => Ok(()),
                 failed => Err(io::Error::from_raw_os_error(failed)),

@@ -95,6 +95,8 @@ pub(crate) struct Program {
     pidfd: Option<OwnedFd>,
     /// Close what was handed on and may block.
     closers: Closers,
+    /// The signal that has ended it.
+    ended_by: Option<libc::c_int>,
 }
 
 impl Program {
@@ -121,7 +123,7 @@ impl Program {
         };
         let pid = match began.and_then(|started| become_one(started, signals, &mut met, release)) {
             Ok(pid) => pid,
-            // What it is to inherit is there.
+            // Only a process that still has what is inherited can become the program.
             Err(why) if closers.is_none() && (why.is_for_want_of_room() || why.before_exec) => {
                 // They have met a process that is gone, and are for the program.
                 exec.add_pending(met);
@@ -133,16 +135,13 @@ impl Program {
         drop((exec, writer));
         let kept = [(1, keeps_output), (2, keeps_errors)];
         let kept = kept.into_iter().filter_map(|(number, is_kept)| is_kept.then_some(number));
-        let mut all = standard.release_all_but(&kept.collect::<Vec<_>>());
-        if let Some(closers) = closers {
-            all.extend(closers);
-        }
-        let closers = all;
+        let mut closers = closers.unwrap_or_default();
+        closers.extend(standard.release_all_but(&kept.collect::<Vec<_>>()));
         // What the program leaves can be unmounted; what that fails at is kept until the end.
         inherited::leave_shared_folder();
         let _ = env::set_current_dir("/");
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
-        Ok(Self { pid, pidfd, closers })
+        Ok(Self { pid, pidfd, closers, ended_by: None })
     }
 
     /// Its process number.
@@ -165,9 +164,15 @@ impl Program {
             go_on(self.pid, signal);
             return Ok(None);
         }
-        let signal = status.terminating_signal().map(|signal| 128 + signal);
+        self.ended_by = status.terminating_signal();
+        let signal = self.ended_by.map(|signal| 128 + signal);
         let status = status.exit_status().or(signal).unwrap_or(i32::from(u8::MAX));
         Ok(Some(u8::try_from(status & 0xff).expect("masked")))
+    }
+
+    /// The signal that has ended it, if one has.
+    pub(crate) fn ended_by(&self) -> Option<libc::c_int> {
+        self.ended_by
     }
 
     /// It has ended, and what was handed on is waited for no longer than `time`.
@@ -220,9 +225,9 @@ fn become_one(
     mut started: Started,
     signals: &mut Signals,
     met: &mut Vec<Forwarded>,
-    release: impl FnOnce(),
+    mut release: impl FnMut(),
 ) -> Result<Pid, Refused> {
-    let (pid, mut release) = (started.pid, Some(release));
+    let pid = started.pid;
     let forward = |batch: Vec<Forwarded>, met: &mut Vec<Forwarded>| {
         Forwarded::send_all(&batch, pid);
         met.extend(batch);
@@ -247,7 +252,7 @@ fn become_one(
             match started.answered()? {
                 Answer::Program => return Ok(pid),
                 Answer::Ready => {
-                    release.take().into_iter().for_each(|release| release());
+                    release();
                     started.go();
                 }
             }
@@ -263,8 +268,9 @@ impl Refused {
     }
 }
 
-/// How long the program waits for what it inherits to be its own.
-const CLOSED_WITHIN: Nanos = Nanos::from_millis(10);
+/// How long a process that is about to become the program waits for [`Closers`]. A close waits for
+/// a processor at most, unless a file system or a device blocks it.
+const CLOSED_WITHIN: Nanos = Nanos::from_millis(100);
 
 #[cfg(test)]
 #[expect(unsafe_code, reason = "a signal for one thread has no safe wrapper")]

@@ -45,7 +45,6 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{process, thread};
 
@@ -58,6 +57,8 @@ pub(crate) struct Signals {
     pub(crate) waker: Option<Pid>,
     /// The program, once its process is there.
     pub(crate) program: Option<Pid>,
+    /// The last of [`KEYS`] that a terminal has sent.
+    key: Option<libc::c_int>,
 }
 
 /// A signal to forward.
@@ -91,7 +92,7 @@ impl Signals {
         }
         // SAFETY: the descriptor is new, and this is its only owner.
         let messages = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { messages: messages.into(), waker: None, program: None })
+        Ok(Self { messages: messages.into(), waker: None, program: None, key: None })
     }
 
     /// The signals to forward, of those that came up to [`BATCH`].
@@ -148,22 +149,18 @@ impl Signals {
         let message = |message: &[u8]| {
             // SAFETY: the message has the size of the structure, which is of integers alone; it is
             // read from where it lies, whatever its alignment.
-            let info: libc::signalfd_siginfo =
-                unsafe { std::ptr::read_unaligned(message.as_ptr().cast()) };
-            if info.ssi_code > 0 {
-                KEYS.iter().filter(|key| key.0 == info.ssi_signo).for_each(|key| {
-                    key.1.store(true, Ordering::Relaxed);
-                });
-            }
-            info
+            unsafe { std::ptr::read_unaligned(message.as_ptr().cast()) }
         };
         bytes[..count].chunks_exact(MESSAGE_BYTES).map(message).collect()
     }
 
     /// What is forwarded of a signal that came, if anything.
-    fn forwarded(&self, info: &libc::signalfd_siginfo) -> Option<Forwarded> {
+    fn forwarded(&mut self, info: &libc::signalfd_siginfo) -> Option<Forwarded> {
         let number = libc::c_int::try_from(info.ssi_signo).ok()?;
         let from_kernel = info.ssi_code > 0;
+        if from_kernel && KEYS.contains(&number) {
+            self.key = Some(number);
+        }
         if from_kernel && OF_TERMINAL.contains(&number) && self.program_has_left() {
             return Some(Forwarded { to_group: true, from_kernel, ..Forwarded::plain(number) });
         }
@@ -180,6 +177,13 @@ impl Signals {
         }
         let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
         Some(Forwarded { value, from_kernel, ..Forwarded::plain(number) })
+    }
+
+    /// The key by whose signal the program has ended, if this process got that as well.
+    pub(super) fn key_of(&mut self, ended_by: Option<libc::c_int>) -> Option<libc::c_int> {
+        // It may not have been read yet, and there is no program for the others any more.
+        drop(self.take());
+        ended_by.filter(|&signal| self.key == Some(signal))
     }
 
     /// A signal for the program, and for its group where that is what a terminal would signal, were
@@ -236,20 +240,17 @@ pub fn end_late(clean_up: impl FnOnce() + Send + 'static) {
     let _ = thread::Builder::new().name("forerun-late".into()).spawn(ends);
 }
 
-/// Ends this process by the signal that ended the program with this `status`, if it is that of a
-/// key which the terminal sent to both: a shell that waits for this process breaks off then what it
-/// is at, as it does for the program alone. Else the status.
+/// The exit status of this process, whose program ended with `status`. Where a terminal's `key`
+/// ended the program, whose signal this process got as well, it ends this process too: a shell that
+/// waits for it breaks off what it is at then, as it does for the program alone.
 #[must_use]
-pub fn end_as(status: u8) -> u8 {
-    let pressed = |key: &&(u32, AtomicBool)| {
-        u32::from(status) == 128 + key.0 && key.1.load(Ordering::Relaxed)
-    };
-    if let Some(&(signal, _)) = KEYS.iter().find(pressed) {
+pub fn end_as(status: u8, key: Option<i32>) -> u8 {
+    if let Some(signal) = key {
         let _ = io::stdout().flush();
         // The program has left what there is of a core.
         // SAFETY: a call on numbers.
         unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
-        end_by(signal.cast_signed());
+        end_by(signal);
     }
     status
 }
@@ -436,11 +437,8 @@ const BLOCKED: &[libc::c_int] = &[
 const OF_TERMINAL: &[libc::c_int] =
     &[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGWINCH, libc::SIGTSTP];
 
-/// Signals of keys that end a program, and whether a terminal has sent them.
-static KEYS: [(u32, AtomicBool); 2] = [
-    (libc::SIGINT.cast_unsigned(), AtomicBool::new(false)),
-    (libc::SIGQUIT.cast_unsigned(), AtomicBool::new(false)),
-];
+/// Signals of the keys of a terminal that end a program.
+const KEYS: &[libc::c_int] = &[libc::SIGINT, libc::SIGQUIT];
 /// Signals that end a process which has results to write.
 const ENDING: &[libc::c_int] = &[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 /// What writing them takes at most, but for a reader or a server that keeps it waiting.

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     for line in next(&args.output, calls) {
         note(&line);
     }
-    Ok(end_as(recording.status))
+    Ok(end_as(recording.status, recording.key))
 }
 
 /// What can be done with a trace of so many calls, as lines.

@@ -169,13 +169,8 @@ impl Tools {
         if kernel::cached_untouched(&file, &range) == Some(kernel::pages(&range)) {
             return Ok(Fetched { bytes, is_cached: true, ..Fetched::default() });
         }
-        let chunk_bytes = self.devices.chunk_bytes(stat.st_dev);
-        assert!(chunk_bytes > 0, "a call requests something");
-        for part in kernel::written_parts(&file, &range) {
-            kernel::prefetch(&file, &part, chunk_bytes).map_err(|error| {
-                Refusal::Closed(Errno::from_io_error(&error).unwrap_or(Errno::IO))
-            })?;
-        }
+        let bytes = kernel::prefetch_written(&file, &range, self.devices.facts(stat.st_dev))
+            .map_err(|error| Refusal::Closed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
         Ok(Fetched { bytes, ..Fetched::default() })
     }
 
