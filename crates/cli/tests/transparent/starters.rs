@@ -78,7 +78,7 @@ killpg(child, SIGCONT); see()",
 ];
 
 /// Begins the starters that are a terminal and its shell, with their child in the foreground: `key`
-/// types, and `foreground` has a child that was stopped go on.
+/// types, `foreground` has a child that was stopped go on, and `ended` prints the status of a shell.
 const TYPES: &str = "
 import fcntl, os, sys, termios
 from os import killpg
@@ -91,6 +91,10 @@ def see():
     if os.WIFSTOPPED(status): say('stopped', os.WSTOPSIG(status))
     elif os.WIFSIGNALED(status): say('killed', os.WTERMSIG(status))
     else: say('ended', os.WEXITSTATUS(status))
+def ended():
+    _, status = os.waitpid(child, 0)
+    killed = os.WIFSIGNALED(status)
+    say('ended', 128 + os.WTERMSIG(status) if killed else os.WEXITSTATUS(status))
 def up():
     while not os.path.exists('up') or os.path.getsize('up') == 0: os.sched_yield()
 def key(letter): os.write(keys, bytes([ord(letter) - 64]))
@@ -133,10 +137,11 @@ const TYPED: &[(&str, &str, &str, &str)] = &[ // what, the starter's rest, the p
     ("a group: its child",  "up(); key('C'); see()",
         "exec perl -e 'setpgrp; $SIG{INT} = q(IGNORE); if (fork) { wait; exit $? & 127 }
             $SIG{INT} = q(DEFAULT); exec q(sh), q(-c), q(echo > up; exec sleep 60)'", "ended 2 "),
-    ("timeout: Ctrl-C",     "up(); key('C'); see()",
-        "exec timeout 50 sh -c 'echo > up; exec sleep 60'", "killed 2 "),
-    ("timeout: Ctrl-Z, fg", "up(); key('Z'); see(); foreground(); key('\\\\'); see()",
-        "ulimit -c 0; exec timeout 50 sh -c 'echo > up; exec sleep 60'", "stopped 20 killed 3 "),
+    // It ignores the signal that it sends to its group, and may do so still as it ends by it.
+    ("timeout: Ctrl-C",     "up(); key('C'); ended()",
+        "exec timeout 50 sh -c 'echo > up; exec sleep 60'", "ended 130 "),
+    ("timeout: Ctrl-Z, fg", "up(); key('Z'); see(); foreground(); key('\\\\'); ended()",
+        "ulimit -c 0; exec timeout 50 sh -c 'echo > up; exec sleep 60'", "stopped 20 ended 131 "),
 ];
 
 type Left<'a> = (&'a str, &'a str, &'a [&'a str], &'a [&'a str], Option<&'a str>);
