@@ -78,7 +78,7 @@ killpg(child, SIGCONT); see()",
 ];
 
 /// Begins the starters that are a terminal and its shell, with their child in the foreground: `key`
-/// types, `foreground` has a child that was stopped go on, and `ended` prints the status of a shell.
+/// types, `foreground` has a child that was stopped go on, `ended` prints the status of a shell.
 const TYPES: &str = "
 import fcntl, os, sys, termios
 from os import killpg
