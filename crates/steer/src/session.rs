@@ -203,7 +203,7 @@ fn start(
     is_reported: bool,
 ) -> Result<Started, SessionError> {
     // Before this process opens anything that the program gets.
-    let (inherited, descriptors) = (Inherited::take(), Descriptors::find());
+    let (inherited, descriptors) = (Inherited::take(), Descriptors::find().without_locked());
     let (variables, keeps_errors) = (Vec::new(), is_reported);
     let writer = None;
     let mut start =

@@ -125,6 +125,8 @@ alarm(60)
 #[rustfmt::skip]
 const TYPED: &[(&str, &str, &str, &str)] = &[ // what, the starter's rest, the program, it sees
     ("Ctrl-C",              "up(); key('C'); see()", "echo > up; exec sleep 60", "killed 2 "),
+    ("Ctrl-C and Ctrl-\\",  "up(); os.write(keys, b'\\x03\\x1c'); see()",
+        "ulimit -c 0; trap '' QUIT; echo > up; exec sleep 60", "killed 2 "),
     ("Ctrl-C, a trap",      "up(); key('C'); see()",
         "trap 'exit 130' INT; echo > up; while :; do sleep 0.01; done", "ended 130 "),
     ("Ctrl-Z, fg, Ctrl-C",  "up(); key('Z'); see(); foreground(); key('C'); see()",
@@ -162,6 +164,17 @@ const LEFT: &[Left] = &[ // what, package, starter, program, it prints
         &["perl", "-e", "sleep 1; print system('perl', '-e', q(use Fcntl; open A, '+<lock';
             $l = pack 's s l! l! i', F_WRLCK, 0, 0, 0, 0;
             print fcntl(A, F_SETLK, $l) ? 'free' : 'held'))"], None),
+    ("a lock, opened twice", "python3", &["python3", "-c", "
+import fcntl, os, sys
+fds = [os.open('lock', os.O_RDWR | os.O_CREAT) for _ in range(2)]
+for fd in fds: os.set_inheritable(fd, True)
+fcntl.lockf(fds[0], fcntl.LOCK_EX)
+os.execvp(sys.argv[1], sys.argv[1:])"],
+        &["python3", "-c", "
+import fcntl, os
+if os.fork() > 0: os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+try: fcntl.lockf(open('lock', 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError: print('held')"], Some("held\n")),
     ("a lock's file", "util-linux", &["sh", "-c", "exec 9> lock; exec \"$@\"", "sh"],
         &["sh", "-c", "flock 9; exec 9>&-; flock -n lock echo free"], Some("free\n")),
     ("a file to write", "dash", &["sh", "-c", "exec 9> copy; exec \"$@\"", "sh"],

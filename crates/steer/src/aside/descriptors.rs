@@ -4,7 +4,7 @@
 //! ```text
 //!   caller --9: a file--> this process --9--> the program
 //!                           |   closed by a process that shares this one's descriptors
-//!                           `-- kept where it has a POSIX lock of the caller's
+//!                           `-- kept where the file has a POSIX lock of the caller's
 //!          --8: a pipe-->   closed at once, as is what else waits for nothing
 //!          --7: a device->  closed by another such process
 //! ```
@@ -15,14 +15,15 @@
 //! - A file system may block a close, and so may a device, a terminal that sends what was written,
 //!   and a socket that lingers: this process closes none of them itself, and what is no file and
 //!   blocks keeps no file from being closed.
-//! - A file stays open where closing it would give up a lock: a POSIX lock is of the process that
-//!   took it, which became this one.
+//! - A file stays open, by all descriptors that lead to it, where closing one would give up a lock:
+//!   a POSIX lock is of the process that took it, which became this one.
 //! # Sources
 //! `close(2)`, `clone(2)` (`CLONE_FILES`), `socket(7)` (`SO_LINGER`); Linux `block/bdev.c`
 //! (`bdev_release`: the last close writes), `drivers/tty/tty_port.c` (`tty_port_close_start`),
 //! `fs/open.c` (`filp_close`), `fs/locks.c` (`show_fd_locks`: the locks of the table of
 //! descriptors).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
@@ -84,7 +85,7 @@ impl Closer {
         // it takes, as of `Aside::start`.
         match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
             0 => {
-                release(numbers.iter().copied().filter(|&number| !has_lock(number)));
+                release(numbers.iter().copied());
                 // SAFETY: ends the process, and nothing else.
                 unsafe { libc::_exit(0) }
             }
@@ -204,6 +205,22 @@ impl Descriptors {
         all
     }
 
+    /// Leaves out all that lead to a file on which this process has a POSIX lock: the first of them
+    /// that is closed gives it up.
+    pub(crate) fn without_locked(mut self) -> Self {
+        let inode = |number: RawFd| {
+            // SAFETY: the descriptor is used for this call alone, which fails where it is closed.
+            let found = stat(unsafe { BorrowedFd::borrow_raw(number) }).ok()?;
+            Some((found.st_dev, found.st_ino))
+        };
+        let locked = self.files.iter().filter(|&&number| has_lock(number));
+        let locked: BTreeSet<_> = locked.map(|&number| inode(number)).collect();
+        if !locked.is_empty() {
+            self.files.retain(|&number| !locked.contains(&inode(number)));
+        }
+        self
+    }
+
     /// Takes out those beyond input, output and errors.
     pub(crate) fn take_others(&mut self) -> Self {
         let take = |list: &mut Vec<RawFd>| list.extract_if(.., |number| *number > 2).collect();
@@ -272,7 +289,7 @@ pub fn inherited_for_writing() -> Option<RawFd> {
     })
 }
 
-/// Whether a POSIX lock of this process would go with the descriptor `number`.
+/// Whether a POSIX lock of this process was taken by what the descriptor `number` is open to.
 fn has_lock(number: RawFd) -> bool {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}"));
     // What cannot be seen may have one.

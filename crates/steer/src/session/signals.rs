@@ -57,8 +57,8 @@ pub(crate) struct Signals {
     pub(crate) waker: Option<Pid>,
     /// The program, once its process is there.
     pub(crate) program: Option<Pid>,
-    /// The last of [`KEYS`] that a terminal has sent.
-    key: Option<libc::c_int>,
+    /// Those of [`KEYS`] that a terminal has sent, each once.
+    keys: Vec<libc::c_int>,
 }
 
 /// A signal to forward.
@@ -92,7 +92,7 @@ impl Signals {
         }
         // SAFETY: the descriptor is new, and this is its only owner.
         let messages = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { messages: messages.into(), waker: None, program: None, key: None })
+        Ok(Self { messages: messages.into(), waker: None, program: None, keys: Vec::new() })
     }
 
     /// The signals to forward, of those that came up to [`BATCH`].
@@ -158,8 +158,8 @@ impl Signals {
     fn forwarded(&mut self, info: &libc::signalfd_siginfo) -> Option<Forwarded> {
         let number = libc::c_int::try_from(info.ssi_signo).ok()?;
         let from_kernel = info.ssi_code > 0;
-        if from_kernel && KEYS.contains(&number) {
-            self.key = Some(number);
+        if from_kernel && KEYS.contains(&number) && !self.keys.contains(&number) {
+            self.keys.push(number);
         }
         if from_kernel && OF_TERMINAL.contains(&number) && self.program_has_left() {
             return Some(Forwarded { to_group: true, from_kernel, ..Forwarded::plain(number) });
@@ -183,7 +183,7 @@ impl Signals {
     pub(super) fn key_of(&mut self, ended_by: Option<libc::c_int>) -> Option<libc::c_int> {
         // It may not have been read yet, and there is no program for the others any more.
         drop(self.take());
-        ended_by.filter(|&signal| self.key == Some(signal))
+        ended_by.filter(|signal| self.keys.contains(signal))
     }
 
     /// A signal for the program, and for its group where that is what a terminal would signal, were
