@@ -176,9 +176,11 @@ if os.fork() > 0: os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
 try: fcntl.lockf(open('lock', 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)
 except BlockingIOError: print('held')"], Some("held\n")),
     ("a lock's file", "util-linux", &["sh", "-c", "exec 9> lock; exec \"$@\"", "sh"],
-        &["sh", "-c", "flock 9; exec 9>&-; flock -n lock echo free"], Some("free\n")),
+        &["sh", "-c", "flock 9; exec 9>&-; flock -w 10 lock echo free"], Some("free\n")),
     ("a file to write", "dash", &["sh", "-c", "exec 9> copy; exec \"$@\"", "sh"],
-        &["sh", "-c", "cat /bin/true >&9; exec 9>&-; chmod +x copy; ./copy"], Some("")),
+        &["sh", "-c", "cat /bin/true >&9; exec 9>&-; chmod +x copy; n=0
+            until ./copy 2> /dev/null || [ $((n += 1)) = 500 ]; do sleep 0.01; done; ./copy"],
+        Some("")),
     ("a folder", "util-linux", &["unshare", "-m", "sh", "-c",
         "mkdir m && mount -t tmpfs none m && cd m && exec \"$@\"", "sh"],
         &["sh", "-c", "m=$PWD; cd /; n=0

@@ -98,6 +98,14 @@ impl Closer {
         }
     }
 
+    /// Whether it runs, or waits for a processor.
+    fn is_runnable(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero()));
+        // The name of the program may have any text.
+        let state = stat.ok().and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
+        state == Some('R')
+    }
+
     /// Whether it has ended.
     fn has_ended(&mut self) -> bool {
         self.has_ended |= !matches!(waitpid(Some(self.pid), WaitOptions::NOHANG), Ok(None));
@@ -121,8 +129,20 @@ impl Closers {
         self.all.append(&mut others.all);
     }
 
+    /// Waits for their ends, no longer than `time`, all together, but for those that wait for a
+    /// processor: no file system and no device blocks them.
+    pub(crate) fn wait_while_they_run(&mut self, time: Nanos) {
+        self.wait(time);
+        let clock = Clock::start();
+        while clock.now() < RUN_WITHIN
+            && self.all.iter_mut().any(|closer| !closer.has_ended() && closer.is_runnable())
+        {
+            self.wait(LOOKED_AGAIN_EVERY);
+        }
+    }
+
     /// Waits for their ends, no longer than `time`, all together.
-    pub(crate) fn wait(&mut self, time: Nanos) {
+    fn wait(&mut self, time: Nanos) {
         let clock = Clock::start();
         for closer in &mut self.all {
             while !closer.has_ended() && clock.now() < time {
@@ -269,6 +289,8 @@ fn close_of(fd: BorrowedFd<'_>) -> Close {
     }
 }
 
+/// A process that waits for a processor so long is on a machine that does nothing else.
+const RUN_WITHIN: Nanos = Nanos::from_millis(1_000);
 /// Where the system has no descriptor of a process's end.
 const LOOKED_AGAIN_EVERY: Nanos = Nanos::from_millis(1);
 /// `/dev/null` and its like: Linux `include/uapi/linux/major.h`.

@@ -118,7 +118,7 @@ impl Program {
         let release = || {
             closers = others.take().map(|others| others.release_all_but(&[]));
             if let Some(closers) = &mut closers {
-                closers.wait(CLOSED_WITHIN);
+                closers.wait_while_they_run(CLOSED_WITHIN);
             }
         };
         let pid = match began.and_then(|started| become_one(started, signals, &mut met, release)) {
