@@ -162,12 +162,14 @@ impl Exec {
 impl Started {
     /// What it tells; called once [`Started::answer`] can be read.
     pub(super) fn answered(&mut self) -> Result<Answer, Refused> {
-        let mut first = [0];
-        if matches!(self.answer.read(&mut first), Ok(1)) && first == [READY] {
+        let (mut first, mut errno) = ([0], [0; 4]);
+        // Or it has ended, which its status tells.
+        if self.answer.read_exact(&mut first).is_err() {
+            return Ok(Answer::Program);
+        }
+        if first == [READY] {
             return Ok(Answer::Ready);
         }
-        let mut errno = [0; 4];
-        // Or it has ended, which its status tells.
         if self.answer.read_exact(&mut errno).is_err() {
             return Ok(Answer::Program);
         }
