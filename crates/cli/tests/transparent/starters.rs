@@ -164,6 +164,20 @@ const LEFT: &[Left] = &[ // what, package, starter, program, it prints
         &["perl", "-e", "sleep 1; print system('perl', '-e', q(use Fcntl; open A, '+<lock';
             $l = pack 's s l! l! i', F_WRLCK, 0, 0, 0, 0;
             print fcntl(A, F_SETLK, $l) ? 'free' : 'held'))"], None),
+    ("a pipe's lock",       "python3", &["python3", "-c", "
+import fcntl, os, sys
+os.mkfifo('lock')
+fd = os.open('lock', os.O_RDWR)
+os.set_inheritable(fd, True)
+fcntl.lockf(fd, fcntl.LOCK_EX)
+os.execvp(sys.argv[1], sys.argv[1:])"],
+        &["python3", "-c", "
+import fcntl, os
+if os.fork() > 0: os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+pipe = os.open('lock', os.O_RDWR)
+os.unlink('lock')
+try: fcntl.lockf(pipe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError: print('held')"], Some("held\n")),
     ("a lock, opened twice", "python3", &["python3", "-c", "
 import fcntl, os, sys
 fds = [os.open('lock', os.O_RDWR | os.O_CREAT) for _ in range(2)]

@@ -225,18 +225,19 @@ impl Descriptors {
         all
     }
 
-    /// Leaves out all that lead to a file on which this process has a POSIX lock: the first of them
-    /// that is closed gives it up.
+    /// Leaves out all that lead to a file on which this process has a POSIX lock, a device and a
+    /// named pipe too: the first of them that is closed gives it up.
     pub(crate) fn without_locked(mut self) -> Self {
         let inode = |number: RawFd| {
             // SAFETY: the descriptor is used for this call alone, which fails where it is closed.
             let found = stat(unsafe { BorrowedFd::borrow_raw(number) }).ok()?;
             Some((found.st_dev, found.st_ino))
         };
-        let locked = self.files.iter().filter(|&&number| has_lock(number));
-        let locked: BTreeSet<_> = locked.map(|&number| inode(number)).collect();
-        if !locked.is_empty() {
-            self.files.retain(|&number| !locked.contains(&inode(number)));
+        let mut lists = [&mut self.at_once, &mut self.devices, &mut self.files];
+        let all = lists.iter().flat_map(|list| list.iter().copied());
+        let locked: BTreeSet<_> = all.filter(|&number| has_lock(number)).map(inode).collect();
+        for list in lists.iter_mut().filter(|_| !locked.is_empty()) {
+            list.retain(|&number| !locked.contains(&inode(number)));
         }
         self
     }
