@@ -49,8 +49,9 @@ const AWKWARD: &[(&str, &str, &[&str])] = &[ // what, package, words
     ("unshare", "util-linux", &["unshare", "-r", "-m", "cksum", "DATA"]),
     ("chroot", "coreutils", &["chroot", "/", "cksum", "DATA"]),
     ("su", "util-linux", &["su", "-s", "/bin/sh", "-c", "id -un; cksum DATA", "nobody"]),
+    // A job that has ended is none that `fg` continues.
     ("script", "bsdutils", &["script", "-qec",
-        "stty -a | head -n 1; tty -s && echo tty; bash -ic 'sleep 0 & fg' 2>&1 | tail -n 1",
+        "stty -a | head -n 1; tty -s && echo tty; bash -ic 'sleep 1 & fg' 2>&1 | tail -n 1",
         "/dev/null"]),
 ];
 
