@@ -14,6 +14,9 @@ use home::{BYTES, Home, succeeded};
 #[path = "learned/home.rs"]
 mod home;
 
+/// The first line of a list that one run has given.
+const HEADER: &str = r#"{"format":"forerun-learned","version":1,"runs":1,"program":{}}"#;
+
 fn refused(output: &Output, status: i32) -> String {
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -360,9 +363,8 @@ fn what_a_program_sees_of_preallocated_files_is_not_changed() {
             "ranges": [[0, BYTES]],
         })
     });
-    let header = r#"{"format":"forerun-learned","version":1,"runs":1,"program":{}}"#;
     let list = home.0.join("list.jsonl").to_str().unwrap().to_owned();
-    fs::write(&list, format!("{header}\n{}\n{}\n", rows[0], rows[1])).unwrap();
+    fs::write(&list, format!("{HEADER}\n{}\n{}\n", rows[0], rows[1])).unwrap();
     // A short run may end before the list is fetched.
     until(|| {
         let flags = ["--learn", "off", "--learned-file", &list];
@@ -395,7 +397,7 @@ fn after_a_list_was_warmed_its_program_reads_nothing_from_the_device() {
     }
     let home = Home::new("warmed", 8);
     let files: Vec<PathBuf> = (0..8).map(|at| home.file(at)).collect();
-    let mut lines = r#"{"format":"forerun-learned","version":1,"runs":1,"program":{}}"#.to_owned();
+    let mut lines = HEADER.to_owned();
     for file in &files {
         let found = fs::metadata(file).unwrap();
         let modified = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
@@ -464,8 +466,7 @@ fn hostile_lists_open_nothing_but_files() {
     .unwrap();
     symlink(&fifo, home.0.join("link")).unwrap();
     symlink("loop", home.0.join("loop")).unwrap();
-    let mut text =
-        String::from(r#"{"format":"forerun-learned","version":1,"runs":1,"program":{}}"#);
+    let mut text = HEADER.to_owned();
     let here = |name: &str| home.0.join(name).to_str().unwrap().to_owned();
     let paths = [here("fifo"), here("link"), here("loop"), here("none"), here("files/000/x")];
     let others = ["/dev/zero", "/dev/tty", "/proc/kmsg", "/proc/self/mem", "/sys/kernel/tracing"];

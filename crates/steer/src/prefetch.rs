@@ -316,10 +316,10 @@ impl Prefetcher {
             if cached == Some(pages) {
                 self.planner.complete(now, request.id, RequestState::Cached);
             } else {
-                let is_told = cached.is_some();
+                let knows_cached = cached.is_some();
                 self.planner.submitted(request.id, cached.is_none_or(|pages| pages == 0));
                 self.requested.push((request.file, range.clone()));
-                self.workers.push(Job { source: source.clone(), range, is_told });
+                self.workers.push(Job { source: source.clone(), range, knows_cached });
             }
         }
     }

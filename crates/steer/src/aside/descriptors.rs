@@ -40,6 +40,7 @@ use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 use super::{LEFT_AFTER, is_readable};
 use crate::clock::Clock;
 use crate::kernel::stat;
+use crate::observe::procfs::text;
 use crate::open::writes;
 
 /// Processes that close what may block.
@@ -101,9 +102,7 @@ impl Closer {
     /// Whether it runs, or waits for a processor.
     fn is_runnable(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero()));
-        // The name of the program may have any text.
-        let state = stat.ok().and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
-        state == Some('R')
+        stat.ok().and_then(|stat| text::state(&stat)).is_some_and(|state| state.letter == b'R')
     }
 
     /// Whether it has ended.

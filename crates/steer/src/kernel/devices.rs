@@ -21,7 +21,7 @@ pub(crate) struct DeviceFacts {
     pub(crate) chunk_bytes: u64,
     /// The system says that it turns.
     pub(crate) is_rotational: bool,
-    /// Which extents of a file were never written is asked of its file system.
+    /// Its file systems are queried for the extents that were never written.
     pub(crate) tells_unwritten: bool,
 }
 
@@ -34,7 +34,7 @@ impl Devices {
         }
         let chunk_bytes = chunk::chunk_bytes(device);
         let is_rotational = chunk::is_rotational(device);
-        let tells_unwritten = extents::are_told(device);
+        let tells_unwritten = extents::are_queried(device);
         let facts = DeviceFacts { chunk_bytes, is_rotational, tells_unwritten };
         if rows.len() >= DEVICES_MAX {
             rows.clear();

@@ -29,11 +29,11 @@ pub fn place(file: &File) -> Option<u64> {
     found[..count].first().filter(|extent| extent.has_address()).map(|extent| extent.place)
 }
 
-/// Whether the file system on `device` (`st_dev`) is one whose unwritten extents are asked for: one
-/// on a block device, or an overlay. A server keeps the page cache of its clients out of its
+/// Whether the file system on `device` (`st_dev`) is queried for unwritten extents: one on a block
+/// device, or an overlay. A server keeps the page cache of its clients out of its
 /// answers. btrfs, which has numbers of its own, tells such extents whatever the page cache holds,
 /// and searches for shared blocks at each call.
-pub(super) fn are_told(device: u64) -> bool {
+pub(super) fn are_queried(device: u64) -> bool {
     major(device) != 0
         || fs::read_to_string("/proc/self/mountinfo").is_ok_and(|text| is_overlay(&text, device))
 }
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(parts(&file, page + 9..4 * page), [(2 * page, 3 * page)]);
         assert_eq!(parts(&file, 2 * page + 5..3 * page - 5), [(2 * page + 5, 3 * page - 5)]);
         assert_eq!(parts(&file, page + 5..page + 6), []);
-        // A hole behind them is told as one.
+        // The file system reports a hole behind them, which is no unwritten extent.
         file.set_len(bytes + page).unwrap();
         assert_eq!(parts(&file, bytes - page..bytes + page), [(bytes, bytes + page)]);
         let whole = File::create_new(scratch.join("whole")).unwrap();
@@ -150,7 +150,7 @@ mod tests {
             let device = rustix::fs::makedev(major, minor);
             assert_eq!(is_overlay(text, device), expected, "{major}:{minor}");
         }
-        assert!(are_told(rustix::fs::makedev(8, 1)));
+        assert!(are_queried(rustix::fs::makedev(8, 1)));
     }
 
     #[test]

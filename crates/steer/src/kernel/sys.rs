@@ -153,7 +153,7 @@ pub(super) fn extents<const ROOM: usize>(
         extents: *found,
     };
     // SAFETY: the kernel reads and writes `asked`, which has the layout that the call expects with
-    // as many extents as it is told that there is room for, and lives until the call returns.
+    // `room` extents, and lives until the call returns.
     check(i64::from(unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP, &raw mut asked) }))?;
     *found = asked.extents;
     let count = asked.mapped as usize;

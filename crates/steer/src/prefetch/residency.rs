@@ -85,7 +85,11 @@ mod tests {
             (Arc::new(Source::new(file, device, 128 << 10)), Workers::new(ThreadRoom::here()));
         let mut fetch = |range: Range<u64>| {
             let mut found = RequestState::Absent;
-            workers.push(Job { source: Arc::clone(&source), range: range.clone(), is_told: true });
+            workers.push(Job {
+                source: Arc::clone(&source),
+                range: range.clone(),
+                knows_cached: true,
+            });
             until(|| {
                 found = state(&source, &range, Nanos(0));
                 found != RequestState::Absent

@@ -82,12 +82,12 @@ impl Source {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `range` fetched, as far as that is needed; `is_told` says whether the kernel tells what
-    /// is cached.
-    fn fetch(&self, range: &Range<u64>, is_told: bool, devices: &Devices) {
+    /// Has `range` fetched, as far as that is needed; `knows_cached` says whether the kernel
+    /// reports what is cached.
+    fn fetch(&self, range: &Range<u64>, knows_cached: bool, devices: &Devices) {
         let mut parts = kernel::written_parts(&self.file, range, devices.facts(self.device));
         // Where the last page is, all is. What was never written is not probed, which fetches it.
-        let last = parts.last().map(|last| last.end).filter(|_| !is_told);
+        let last = parts.last().map(|last| last.end).filter(|_| !knows_cached);
         if last.is_some_and(|end| self.is_ready(end) == Some(true)) {
             parts.clear();
         }
@@ -138,8 +138,8 @@ impl Source {
 pub(crate) struct Job {
     pub(crate) source: Arc<Source>,
     pub(crate) range: Range<u64>,
-    /// The kernel tells what is cached of the file.
-    pub(crate) is_told: bool,
+    /// The kernel reports what is cached of the file.
+    pub(crate) knows_cached: bool,
 }
 
 /// See the module.
@@ -219,7 +219,7 @@ impl Shared {
     fn work(&self) {
         let mut queue = self.lock();
         loop {
-            let Some(Job { source, range, is_told }) = queue.take() else {
+            let Some(Job { source, range, knows_cached }) = queue.take() else {
                 let wait = self.room.wait(IDLE_MAX);
                 queue.idle += 1;
                 let (woken, timeout) =
@@ -239,7 +239,7 @@ impl Shared {
             drop(queue);
             self.running.fetch_add(1, Ordering::Relaxed);
             if !source.is_closed() {
-                source.fetch(&range, is_told, &self.devices);
+                source.fetch(&range, knows_cached, &self.devices);
             }
             self.running.fetch_sub(1, Ordering::Relaxed);
             queue = self.lock();

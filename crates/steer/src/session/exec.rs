@@ -98,7 +98,7 @@ impl Exec {
         self.become_with(&words, || {})
     }
 
-    /// Starts a process that becomes the program, once it is told to if it `waits`.
+    /// Starts a process that becomes the program; if it `waits`, after [`Started::go`].
     ///
     /// # Errors
     /// There is no room for one, or the system refuses it.
@@ -112,10 +112,10 @@ impl Exec {
                 addressed.hand_on();
                 drop(answer);
                 let wait = || {
-                    let is_told = waits && (&told).write_all(&[READY]).is_ok();
+                    let is_sent = waits && (&told).write_all(&[READY]).is_ok();
                     let mut go = [PollFd::new(&told, PollFlags::IN)];
                     // Its signals are blocked: nothing interrupts this but a stop.
-                    while is_told && poll(&mut go, Some(&GO_WITHIN)) == Err(Errno::INTR) {}
+                    while is_sent && poll(&mut go, Some(&GO_WITHIN)) == Err(Errno::INTR) {}
                 };
                 let Refused { source, before_exec } = self.become_with(&words, wait);
                 let errno = source.raw_os_error().unwrap_or(libc::EINVAL);
