@@ -252,6 +252,24 @@ fn nothing_is_made_in_the_home_of_another_user() {
 }
 
 #[test]
+fn a_home_that_is_not_there_is_not_made() {
+    let test = "a_home_that_is_not_there_is_not_made";
+    if !installed(test, "python3") {
+        return;
+    }
+    let home = Home::new("no-home", 1);
+    let (record, absent) = (home.0.join("stats.json"), home.0.join("absent"));
+    let mut command = home.forerun(&["run", "--stats-json", record.to_str().unwrap(), "--"]);
+    command.arg("python3").arg(home.0.join("reader.py")).arg(home.file(0));
+    let output = command.env_remove("XDG_STATE_HOME").env("HOME", &absent).output().unwrap();
+    succeeded(&output);
+    let stats: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+    let trouble = stats["learned"]["trouble"].as_str().unwrap();
+    assert!(trouble.contains("absent: No such file or directory"), "{trouble}");
+    assert!(!absent.exists());
+}
+
+#[test]
 fn lists_are_moved_joined_and_forgotten() {
     let test = "lists_are_moved_joined_and_forgotten";
     if !installed(test, "python3") {

@@ -55,15 +55,20 @@ pub struct StateLock {
 
 impl StateFolder {
     /// The folder of this user that is called `name`, or all of it if that is empty; it is made if
-    /// there is none, but not below a folder of another user: root may run with the `HOME` of one.
+    /// there is none, but not below a folder of another user, as root may run with the `HOME` of
+    /// one, and no home is made.
     ///
     /// # Errors
     /// It cannot be made, or others may write to it.
     pub fn of_user(name: &str) -> Result<Self, StateError> {
         let full = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let state = full("XDG_STATE_HOME").map(|state| (state, ""));
-        let (base, below) =
-            state.or_else(|| Some((full("HOME")?, ".local/state"))).ok_or(StateError::NoFolder)?;
+        let (base, below) = if let Some(state) = full("XDG_STATE_HOME") {
+            (state, "")
+        } else {
+            let home = full("HOME").ok_or(StateError::NoFolder)?;
+            fs::metadata(&home).map_err(|error| StateError::Io(home.clone(), error))?;
+            (home, ".local/state")
+        };
         check_base(&base)?;
         Self::at(&base.join(below).join("forerun").join(name))
     }
