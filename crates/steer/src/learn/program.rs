@@ -60,7 +60,8 @@ impl Program {
         let shown = script.as_ref().filter(|it| !it.starts_with(HIDDEN)).unwrap_or(executable);
         let base = shown.rsplit('/').next().unwrap_or_default();
         let is_plain = |it: &char| it.is_ascii_alphanumeric() || "._-+".contains(*it);
-        let base: String = base.chars().filter(is_plain).take(BASE_CHARS_MAX).collect();
+        let dashed = base.chars().map(|it| if it == ' ' { '-' } else { it });
+        let base: String = dashed.filter(is_plain).take(BASE_CHARS_MAX).collect();
         let base = base.trim_start_matches(['.', '-']);
         let base = if base.is_empty() { "program" } else { base };
         let name = format!("{base}-{:016x}", hasher.finish());
@@ -190,7 +191,10 @@ mod tests {
             Program { folder: "/".into(), ..program.clone() },
         ];
         let name = program.list_name();
-        assert!(name.starts_with("xy-"), "{name}");
+        assert!(name.starts_with("x-y-"), "{name}");
+        let script = |text: &str| Program { script: Some(text.into()), ..program.clone() };
+        assert!(script("-jar /a/b.jar").list_name().starts_with("b.jar-"));
+        assert!(script("-m pytest").list_name().starts_with("m-pytest-"));
         assert_eq!(name, program.clone().list_name());
         for other in others {
             assert_ne!(other.list_name(), name, "{other:?}");
