@@ -230,6 +230,16 @@ fn a_folder_that_cannot_be_used_is_told_and_the_program_runs() {
     assert!(told.contains("another user could have written it"), "{told}");
 }
 
+/// What a run says of its list whose user's home is at `place`, and nothing names another folder.
+fn trouble_at(home: &Home, place: &Path) -> String {
+    let record = home.0.join("stats.json");
+    let mut command = home.forerun(&["run", "--stats-json", record.to_str().unwrap(), "--"]);
+    command.arg("python3").arg(home.0.join("reader.py")).arg(home.file(0));
+    succeeded(&command.env_remove("XDG_STATE_HOME").env("HOME", place).output().unwrap());
+    let stats: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+    stats["learned"]["trouble"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn nothing_is_made_in_the_home_of_another_user() {
     let test = "nothing_is_made_in_the_home_of_another_user";
@@ -240,13 +250,7 @@ fn nothing_is_made_in_the_home_of_another_user() {
     if chown(&*other, Some(65_534), Some(65_534)).is_err() {
         return forerun_testkit::skip(test, "root");
     }
-    let record = home.0.join("stats.json");
-    let mut command = home.forerun(&["run", "--stats-json", record.to_str().unwrap(), "--"]);
-    command.arg("python3").arg(home.0.join("reader.py")).arg(home.file(0));
-    let output = command.env_remove("XDG_STATE_HOME").env("HOME", &*other).output().unwrap();
-    succeeded(&output);
-    let stats: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
-    let trouble = stats["learned"]["trouble"].as_str().unwrap();
+    let trouble = trouble_at(&home, &other);
     assert!(trouble.contains("another user could have written it"), "{trouble}");
     assert_eq!(fs::read_dir(&*other).unwrap().count(), 0);
 }
@@ -258,13 +262,8 @@ fn a_home_that_is_not_there_is_not_made() {
         return;
     }
     let home = Home::new("no-home", 1);
-    let (record, absent) = (home.0.join("stats.json"), home.0.join("absent"));
-    let mut command = home.forerun(&["run", "--stats-json", record.to_str().unwrap(), "--"]);
-    command.arg("python3").arg(home.0.join("reader.py")).arg(home.file(0));
-    let output = command.env_remove("XDG_STATE_HOME").env("HOME", &absent).output().unwrap();
-    succeeded(&output);
-    let stats: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
-    let trouble = stats["learned"]["trouble"].as_str().unwrap();
+    let absent = home.0.join("absent");
+    let trouble = trouble_at(&home, &absent);
     assert!(trouble.contains("absent: No such file or directory"), "{trouble}");
     assert!(!absent.exists());
 }
