@@ -17,7 +17,7 @@
 #![expect(unsafe_code, reason = "fork, and signals of descriptors")]
 
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
 
@@ -110,12 +110,6 @@ impl Aside {
         self.socket.write_all(bytes)
     }
 
-    /// Reads what it has written so far, as much as `bytes` take; so many were there.
-    pub(crate) fn read_now(&mut self, bytes: &mut [u8]) -> usize {
-        let is_there = is_readable(self.socket.as_fd(), Nanos(0));
-        if is_there { self.socket.read(bytes).unwrap_or(0) } else { 0 }
-    }
-
     /// From now on, or no more, the end of the other process continues this one if that is stopped,
     /// as does what it writes. Whether that can be had.
     pub(crate) fn continues_at_end(&self, is_wanted: bool) -> io::Result<()> {
@@ -151,13 +145,6 @@ impl Aside {
                 count => bytes.extend_from_slice(&piece[..count]),
             }
         }
-    }
-}
-
-impl AsFd for Aside {
-    /// Readable once it has written something, or has ended.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }
 

@@ -25,7 +25,6 @@ mod exec;
 mod inherited;
 mod observing;
 mod program;
-mod reached;
 mod signals;
 mod stops;
 mod usage;
@@ -54,7 +53,6 @@ use inherited::Inherited;
 pub use inherited::{STACK_BYTES_MIN, small_stack};
 pub use program::StartError;
 use program::{Program, Start};
-use reached::{Reached, reported};
 use signals::{BATCH, Forwarded, Signals};
 pub use signals::{end_as, end_late};
 pub(crate) use usage::Usage;
@@ -144,15 +142,12 @@ pub(crate) fn watch<P: Poller, S: Wire>(
         }
     };
     let (mut observe, mut observing) = (Some(observe), None);
-    let (mut gathering, mut reached) = (Gathering::new(clock), Reached::default());
+    let mut gathering = Gathering::new(clock);
     let status = loop {
         let left = observe.is_some().then(|| after.since(clock.now()));
         wait(&program, &signals, gathering.pause, left);
         // Some at a time: in a storm there are always more.
-        let mut taken = signals.take();
-        if let Some(observing) = &mut observing {
-            taken.retain(|signal| !reached.program(*signal, &program, observing));
-        }
+        let taken = signals.take();
         Forwarded::send_all(&taken, pid);
         if taken.iter().any(|signal| signal.continues()) {
             // A stop of the whole group has met the observing process too.
@@ -239,7 +234,7 @@ fn end_of<S: Wire>(
     observing.go_on();
     let within = report_within.filter(|_| observing.send(&[observing::END]).is_ok());
     let answer = within.and_then(|within| observing.answer(within));
-    let report: Option<Report<S>> = answer.and_then(|bytes| from_bytes(reported(&bytes)?));
+    let report: Option<Report<S>> = answer.and_then(|bytes| from_bytes(&bytes));
     let is_blocked = report.as_ref().is_some_and(|report| report.calls_given_up > 0);
     observing.leaves_after(if is_blocked { Nanos(0) } else { left() });
     report

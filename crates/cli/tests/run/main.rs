@@ -7,7 +7,6 @@
 mod awkward;
 mod ends;
 mod explain;
-mod groups;
 mod hostile;
 mod illnesses;
 mod learning;

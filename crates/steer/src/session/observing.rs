@@ -20,7 +20,6 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::process::{Pid, Signal, getppid, kill_process};
 use rustix::thread::gettid;
 
-use super::reached::{self, Hearing};
 use super::{Poller, Report};
 use crate::aside::descriptors;
 use crate::aside::is_readable;
@@ -66,34 +65,27 @@ pub(super) fn run<P: Poller, S: Wire>(
     if thread::Builder::new().name("poller".into()).spawn(poller).is_err() {
         return;
     }
-    if !ends(&mut socket, pid, parent, Hearing::begin().ok()) {
+    if !ends(&mut socket, pid, parent) {
         return;
     }
     shared.is_over.store(true, Ordering::Relaxed);
     let _ = rustix::io::write(&shared.wake, &1_u64.to_ne_bytes());
     let is_blocked = !shared.finishes(&finished);
     let bug = bug.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let report = to_bytes(&Report::new(seen(), is_blocked, bug));
-    let _ = socket.write_all(&reached::report(&report));
+    let _ = socket.write_all(&to_bytes(&Report::new(seen(), is_blocked, bug)));
 }
 
 /// Has the parent of this process go on once `program` does, while both are stopped, and until a
 /// message comes by `socket` that they go on.
 pub(super) fn wake(mut socket: UnixStream, program: Pid) {
     descriptors::detach();
-    ends(&mut socket, program, getppid(), None);
+    ends(&mut socket, program, getppid());
 }
 
 /// Waits for the end of `program`; false where that of the other process comes first, `parent`, and
 /// nothing reads an answer. While the program is stopped the other is as well, and is woken once
-/// the program goes on, whatever had it do so. Meanwhile, unless it is stopped, the other hears of
-/// signals.
-fn ends(
-    socket: &mut UnixStream,
-    program: Pid,
-    parent: Option<Pid>,
-    mut hearing: Option<Hearing>,
-) -> bool {
+/// the program goes on, whatever had it do so.
+fn ends(socket: &mut UnixStream, program: Pid, parent: Option<Pid>) -> bool {
     let (mut is_stopped, mut message) = (false, [0]);
     loop {
         if is_stopped && !is_readable(socket.as_fd(), STOPPED_LOOKS_EVERY) {
@@ -105,9 +97,6 @@ fn ends(
                 let _ = kill_process(parent, Signal::CONT);
             }
             continue;
-        }
-        if let Some(hearing) = hearing.as_mut().filter(|_| !is_stopped) {
-            hearing.tell_until_message(socket);
         }
         if !socket.read(&mut message).is_ok_and(|count| count == 1) {
             return false;

@@ -1,8 +1,7 @@
 //! Signals that would end this process, as messages: they are meant for the program.
 //!
 //! ```text
-//!   sent by a process             forwarded, with their value where they have one; not what the
-//!                                 parent was seen to send to the program as well (`reached`)
+//!   sent by a process             forwarded, with their value where they have one
 //!   INT, QUIT, WINCH of a         dropped: the terminal sent them to the program as well
 //!   terminal, timers of our own
 //!   HUP of a terminal             forwarded by the leader of the session, which alone gets it, and
@@ -31,8 +30,9 @@
 //!   ends this process while the program runs on. After its end, one that comes while results are
 //!   written ends this process only where that takes longer than it should.
 //! - What the kernel sends to a process group reaches the program once, and where that has made a
-//!   group of its own, all of it. Of what a process other than the parent sends nothing tells
-//!   whether the group got it or this process alone, so it is always forwarded.
+//!   group of its own, all of it. Of what another process sends nothing tells whether the group got
+//!   it or this process alone, so it is always forwarded: a signal twice is noticed, one that is
+//!   lost has a program run on for ever.
 //! - Stops and CONT undo each other, and those of real time are a queue: each is forwarded, in
 //!   order.
 //! # Sources
@@ -71,8 +71,6 @@ pub(crate) struct Forwarded {
     to_group: bool,
     /// Whether the kernel has sent it.
     from_kernel: bool,
-    /// What has sent it by `kill(2)`.
-    sender: Option<Pid>,
 }
 
 impl Signals {
@@ -86,8 +84,15 @@ impl Signals {
         if failed != 0 {
             return Err(io::Error::from_raw_os_error(failed));
         }
-        let messages = messages_of(&set)?;
-        Ok(Self { messages, waker: None, program: None, keys: Vec::new() })
+        // SAFETY: the set is initialised; -1 asks for a new descriptor.
+        let fd =
+            unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new, and this is its only owner.
+        let messages = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { messages: messages.into(), waker: None, program: None, keys: Vec::new() })
     }
 
     /// The signals to forward, of those that came up to [`BATCH`].
@@ -129,7 +134,7 @@ impl Signals {
         mut others: impl FnMut(&libc::signalfd_siginfo) -> Option<libc::c_int>,
     ) -> Vec<Forwarded> {
         let mut batch = Vec::new();
-        for info in read(&mut self.messages) {
+        for info in self.read() {
             let signal = self.forwarded(&info);
             let signal = signal.or_else(|| others(&info).map(Forwarded::plain));
             batch.extend(signal.filter(|signal| !signal.is_pending(&batch)));
@@ -137,9 +142,21 @@ impl Signals {
         batch
     }
 
+    /// Those that came, up to [`BATCH`].
+    fn read(&mut self) -> Vec<libc::signalfd_siginfo> {
+        let mut bytes = [0; BATCH * MESSAGE_BYTES];
+        let count = self.messages.read(&mut bytes).unwrap_or(0);
+        let message = |message: &[u8]| {
+            // SAFETY: the message has the size of the structure, which is of integers alone; it is
+            // read from where it lies, whatever its alignment.
+            unsafe { std::ptr::read_unaligned(message.as_ptr().cast()) }
+        };
+        bytes[..count].chunks_exact(MESSAGE_BYTES).map(message).collect()
+    }
+
     /// What is forwarded of a signal that came, if anything.
     fn forwarded(&mut self, info: &libc::signalfd_siginfo) -> Option<Forwarded> {
-        let number = number_of(info)?;
+        let number = libc::c_int::try_from(info.ssi_signo).ok()?;
         let from_kernel = info.ssi_code > 0;
         if from_kernel && KEYS.contains(&number) && !self.keys.contains(&number) {
             self.keys.push(number);
@@ -150,7 +167,7 @@ impl Signals {
         if from_kernel && !is_for_one(number) {
             return None;
         }
-        let sender = sender_of(info);
+        let sender = i32::try_from(info.ssi_pid).ok().and_then(Pid::from_raw);
         if number == libc::SIGCONT && sender.is_some() && sender == self.waker {
             return None;
         }
@@ -159,8 +176,7 @@ impl Signals {
             return None;
         }
         let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
-        let sender = sender.filter(|_| info.ssi_code == libc::SI_USER);
-        Some(Forwarded { value, from_kernel, sender, ..Forwarded::plain(number) })
+        Some(Forwarded { value, from_kernel, ..Forwarded::plain(number) })
     }
 
     /// The key by whose signal the program has ended, if this process got that as well.
@@ -183,47 +199,14 @@ impl Signals {
     }
 }
 
-/// Signals of the `set` that come to the process that reads these messages.
-pub(super) fn messages_of(set: &libc::sigset_t) -> io::Result<File> {
-    // SAFETY: the set is initialised; -1 asks for a new descriptor.
-    let fd = unsafe { libc::signalfd(-1, set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new, and this is its only owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
-}
-
-/// Those of `messages` that came, up to [`BATCH`].
-pub(super) fn read(messages: &mut File) -> Vec<libc::signalfd_siginfo> {
-    let mut bytes = [0; BATCH * MESSAGE_BYTES];
-    let count = messages.read(&mut bytes).unwrap_or(0);
-    let message = |message: &[u8]| {
-        // SAFETY: the message has the size of the structure, which is of integers alone; it is
-        // read from where it lies, whatever its alignment.
-        unsafe { std::ptr::read_unaligned(message.as_ptr().cast()) }
-    };
-    bytes[..count].chunks_exact(MESSAGE_BYTES).map(message).collect()
-}
-
-/// The number of a signal that came.
-pub(super) fn number_of(info: &libc::signalfd_siginfo) -> Option<libc::c_int> {
-    libc::c_int::try_from(info.ssi_signo).ok()
-}
-
-/// The process that has sent a signal, if one has that has a number here.
-pub(super) fn sender_of(info: &libc::signalfd_siginfo) -> Option<Pid> {
-    i32::try_from(info.ssi_pid).ok().and_then(Pid::from_raw)
-}
-
 /// The number of a signal of the kernel's, where it is none that this process had it send.
 fn came_before(info: &libc::signalfd_siginfo) -> Option<libc::c_int> {
-    let number = number_of(info)?;
+    let number = libc::c_int::try_from(info.ssi_signo).ok()?;
     (info.ssi_code > 0 && !OWN.contains(&number)).then_some(number)
 }
 
 /// The signals that the process `pid` has pending, a bit each from the first number on.
-pub(super) fn pending_of(pid: Pid) -> u64 {
+fn pending_of(pid: Pid) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
     let status = status.unwrap_or_default();
     let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
@@ -353,7 +336,7 @@ fn leads_session() -> bool {
 impl Forwarded {
     /// One without a value.
     pub(crate) fn plain(number: libc::c_int) -> Self {
-        Self { number, value: None, to_group: false, from_kernel: false, sender: None }
+        Self { number, value: None, to_group: false, from_kernel: false }
     }
 
     /// Whether the kernel would drop it, were those of `batch` pending.
@@ -363,11 +346,6 @@ impl Forwarded {
             && batch
                 .iter()
                 .any(|signal| (signal.number, signal.to_group) == (self.number, self.to_group))
-    }
-
-    /// Its number, where the process `sender` has sent it by `kill(2)`.
-    pub(super) fn number_from(self, sender: Pid) -> Option<libc::c_int> {
-        (self.sender == Some(sender)).then_some(self.number)
     }
 
     /// Whether processes that are stopped go on by it.
