@@ -7,6 +7,7 @@
 mod awkward;
 mod ends;
 mod explain;
+mod groups;
 mod hostile;
 mod illnesses;
 mod learning;

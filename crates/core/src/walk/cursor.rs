@@ -144,7 +144,10 @@ impl WalkCursor {
         let comes_next = self.reaches(directories, self.order, to, 0).is_some();
         // An order that has held for long is tried alone.
         let is_settled = comes_next && self.runs[self.order] >= SETTLED_RUN;
-        if !comes_next && !owned && (is_candidate || !self.jumps(directories, to)) {
+        if !comes_next
+            && !owned
+            && (is_candidate || !self.jumps(directories, to, settings.sees_all))
+        {
             let least = if is_candidate { 1 } else { RECOGNISED_RUN };
             let another = (0..order::COUNT).find(|&order| {
                 self.runs[order].saturating_add(1) >= least
@@ -166,7 +169,7 @@ impl WalkCursor {
             let is_tried = !is_settled || order == self.order;
             is_tried.then(|| self.run_with(directories, order, to)).flatten()
         });
-        self.move_to(directories, (spot, owned), &fits, settings);
+        self.move_to(directories, spot, &fits, settings);
         Progress::Moves
     }
 
@@ -204,9 +207,10 @@ impl WalkCursor {
         Some((self.runs[order].saturating_add(1), enters))
     }
 
-    /// Whether the walk goes on to `to` past what was requested ahead of it, and a little more.
-    fn jumps(&mut self, directories: &Directories, to: (Spot, Level)) -> bool {
-        let limit = self.ahead.len() + JUMP_MAX;
+    /// Whether the walk goes on to `to` past what was requested ahead of it and a little more, with
+    /// what that has brought besides where uses of it are not seen.
+    fn jumps(&mut self, directories: &Directories, to: (Spot, Level), sees_all: bool) -> bool {
+        let limit = (self.ahead.len() + JUMP_MAX) * if sees_all { 1 } else { NEIGHBOURS };
         self.reaches(directories, self.order, to, limit).is_some()
     }
 
@@ -260,21 +264,16 @@ impl WalkCursor {
         path.follow(directories, habits, examined).0
     }
 
-    fn move_to(
-        &mut self,
-        directories: &Directories,
-        (spot, owned): (Spot, bool),
-        fits: &Fits,
-        settings: &Settings,
-    ) {
-        self.note_passed(directories, spot, settings);
-        // A jump ahead is evidence neither for the order nor for another one. Where reads alone are
-        // told, one of what was requested is none against the order.
+    fn move_to(&mut self, directories: &Directories, spot: Spot, fits: &Fits, settings: &Settings) {
+        let is_candidate = self.state == WalkState::Candidate;
         let kept = self.runs[self.order];
         self.runs = fits.map(|fit| fit.map_or(0, |(run, _)| run));
+        self.note_passed(directories, spot, settings);
+        // A jump ahead is evidence neither for the order nor for another one, though it leads to the
+        // next entry in that by chance.
         if self.runs.iter().all(|&run| run == 0) {
             self.runs[self.order] = kept;
-        } else if owned && directories.tells_reads(spot.dir) && fits[self.order].is_none() {
+        } else if fits[self.order].is_none() && !settings.sees_all && !is_candidate {
             self.runs[self.order] = kept.min(SETTLED_RUN);
         }
         self.choose();
@@ -401,6 +400,9 @@ const RECOGNISED_RUN: u8 = RECOGNISED_AFTER as u8 - 1;
 const SETTLED_RUN: u8 = 16;
 /// Entries ahead of what was requested, or behind the position, that still belong to a walk.
 const JUMP_MAX: usize = 4;
+/// Inodes in a block of ext4 of 4 KiB: the request for one brings the others, which a poll does not
+/// see to be used.
+const NEIGHBOURS: usize = 16;
 /// Entries that are looked at to find one, and to find the position from one behind it.
 const EXAMINED_MAX: usize = 1024;
 const LATE_MAX: usize = 256;

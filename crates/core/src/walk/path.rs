@@ -68,11 +68,17 @@ impl Path {
             } else if row.kind == EntryKind::File {
                 passed += 1;
             }
-            if unused > self.limit || passed > PASSED_FILES_MAX {
+            if unused > self.limit || passed > self.passed_max() {
                 return (false, Some(self.horizon(directories, at, true)));
             }
         }
         (false, Some(self.horizon(directories, at, false)))
+    }
+
+    /// Files of classes that are never used which may lie on it.
+    fn passed_max(&self) -> usize {
+        // In directories that are new to the walk many classes are.
+        self.limit.clamp(PASSED_FILES_MAX, PASSED_FILES_JUMP_MAX)
     }
 
     fn horizon(&self, directories: &Directories, end: Spot, is_unused: bool) -> Horizon {
@@ -99,5 +105,7 @@ impl Horizon {
     }
 }
 
-/// Files of a class that is never used which may lie between two that are.
+/// Files of a class that is never used which may lie between two that are, and past which a walk may
+/// jump.
 const PASSED_FILES_MAX: usize = 16;
+const PASSED_FILES_JUMP_MAX: usize = 128;

@@ -150,15 +150,18 @@ fn the_window_doubles_with_each_hit_and_a_walk_that_misses_rests() {
         names[..12].iter().map(|name| program.touch(name, Use::Stat).len()).collect();
     assert_eq!(counts, [0, 0, 4, 5, 9, 17, 33, 65, 129, 1, 1, 1]);
     // Uses far from what was requested, each a miss: two of the last eight are enough.
+    let mut program = Program::new(&[("", &names)]);
+    program.give("");
+    program.touch_all(&names[..5], Use::Stat);
     let before = program.walks.stats();
     for at in [390, 370, 350] {
         program.touch(names[at], Use::Stat);
     }
     let after = program.walks.stats();
     assert_eq!(after.misses - before.misses, 2, "a walk at rest is not judged");
-    let quiet: usize = names[12..76].iter().map(|name| program.touch(name, Use::Stat).len()).sum();
+    let quiet: usize = names[5..68].iter().map(|name| program.touch(name, Use::Stat).len()).sum();
     assert_eq!(quiet, 0, "a walk at rest requests nothing");
-    let again: usize = names[76..90].iter().map(|name| program.touch(name, Use::Stat).len()).sum();
+    let again: usize = names[68..83].iter().map(|name| program.touch(name, Use::Stat).len()).sum();
     assert!(again > 0, "after 64 entries it is tried again");
 }
 
@@ -176,6 +179,27 @@ fn what_a_poll_did_not_see_is_no_miss_if_it_was_there_already() {
         }
         assert_eq!(program.walks.stats().misses > 0, misses, "sees all: {sees_all}");
     }
+}
+
+#[test]
+fn a_jump_to_the_neighbour_in_another_order_changes_none() {
+    // The next one by name comes 37 later in the listing.
+    let names: Vec<String> = (0..400).map(|at| format!("{:03}", at * 173 % 400)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let settings = WalkSettings { sees_all: false, ..WalkSettings::default() };
+    let mut program = Program::with(&[("", &names)], settings);
+    program.give("");
+    program.touch_all(&names[..8], Use::Stat);
+    let dir = program.dir("");
+    let mut at = 7;
+    for step in [37, 1, 37, 1, 1, 37, 37, 1, 37] {
+        at += step;
+        program.touch(names[at], Use::Stat);
+        let walk = program.walks.walk_at(dir, names[at].as_bytes()).expect("it goes on");
+        assert_eq!(walk.order, "readdir", "at {at}");
+    }
+    let stats = program.walks.stats();
+    assert_eq!((stats.walks, stats.misses), (1, 0), "{stats:?}");
 }
 
 #[test]
@@ -210,12 +234,12 @@ fn a_second_pass_that_goes_deeper_is_a_walk_of_its_own() {
 
 #[test]
 fn walks_that_went_wrong_make_the_next_ones_need_more_evidence() {
-    let names: Vec<String> = (0..200).map(|at| format!("{:03}", at * 73 % 200)).collect();
+    let names: Vec<String> = (0..2_000).map(|at| format!("{:04}", at * 733 % 2_000)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut program = Program::new(&[("", &names)]);
     program.give("");
     let mut needed = Vec::new();
-    for start in [0, 40, 80, 120] {
+    for start in [0, 400, 800, 1_200] {
         let walks = program.walks.stats().walks;
         let used = (start..).take_while(|&at| {
             program.touch(names[at], READ);
@@ -223,8 +247,8 @@ fn walks_that_went_wrong_make_the_next_ones_need_more_evidence() {
         });
         needed.push(used.count() + 1);
         // Then far away, twice: each a miss.
-        program.touch(names[start + 30], READ);
-        program.touch(names[start + 25], READ);
+        program.touch(names[start + 300], READ);
+        program.touch(names[start + 250], READ);
     }
     assert_eq!(needed, [3, 4, 5, 6]);
 }
