@@ -265,12 +265,12 @@ impl WalkCursor {
     }
 
     fn move_to(&mut self, directories: &Directories, spot: Spot, fits: &Fits, settings: &Settings) {
+        self.note_passed(directories, spot, settings);
         let is_candidate = self.state == WalkState::Candidate;
         let kept = self.runs[self.order];
         self.runs = fits.map(|fit| fit.map_or(0, |(run, _)| run));
-        self.note_passed(directories, spot, settings);
-        // A jump ahead is evidence neither for the order nor for another one, though it leads to the
-        // next entry in that by chance.
+        // A jump ahead is evidence neither for the order nor for another one, even if it leads to
+        // the entry that comes next in that.
         if self.runs.iter().all(|&run| run == 0) {
             self.runs[self.order] = kept;
         } else if fits[self.order].is_none() && !settings.sees_all && !is_candidate {

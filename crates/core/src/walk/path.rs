@@ -105,7 +105,7 @@ impl Horizon {
     }
 }
 
-/// Files of a class that is never used which may lie between two that are, and past which a walk may
-/// jump.
+/// Files of a class that is never used which may lie between two that are, and which a jump may
+/// pass.
 const PASSED_FILES_MAX: usize = 16;
 const PASSED_FILES_JUMP_MAX: usize = 128;
