@@ -7,7 +7,6 @@
 mod awkward;
 mod ends;
 mod explain;
-mod groups;
 mod hostile;
 mod illnesses;
 mod learning;
@@ -21,6 +20,7 @@ mod record;
 mod rig;
 mod server;
 mod sick;
+mod signals;
 mod statistics;
 mod stops;
 mod terminal;
