@@ -123,12 +123,13 @@ impl WalkCursor {
     }
 
     /// The program uses an entry, as deep as said, which was requested by this walk if it is
-    /// `owned`.
+    /// `owned`. Where `is_strict` it comes to no entry by uses that were not seen.
     pub(super) fn advance(
         &mut self,
         directories: &Directories,
         (spot, level): (Spot, Level),
         owned: bool,
+        is_strict: bool,
         settings: &Settings,
     ) -> Progress {
         if spot == self.at {
@@ -144,10 +145,7 @@ impl WalkCursor {
         let comes_next = self.reaches(directories, self.order, to, 0).is_some();
         // An order that has held for long is tried alone.
         let is_settled = comes_next && self.runs[self.order] >= SETTLED_RUN;
-        if !comes_next
-            && !owned
-            && (is_candidate || !self.jumps(directories, to, settings.sees_all))
-        {
+        if !comes_next && !owned && (is_candidate || !self.jumps(directories, to, is_strict)) {
             let least = if is_candidate { 1 } else { RECOGNISED_RUN };
             let another = (0..order::COUNT).find(|&order| {
                 self.runs[order].saturating_add(1) >= least
@@ -169,7 +167,9 @@ impl WalkCursor {
             let is_tried = !is_settled || order == self.order;
             is_tried.then(|| self.run_with(directories, order, to)).flatten()
         });
-        self.move_to(directories, spot, &fits, settings);
+        // Where reads alone are told, one of what was requested is none against the order.
+        let keeps_order = !is_strict || owned && directories.tells_reads(spot.dir);
+        self.move_to(directories, spot, &fits, keeps_order, settings);
         Progress::Moves
     }
 
@@ -207,10 +207,10 @@ impl WalkCursor {
         Some((self.runs[order].saturating_add(1), enters))
     }
 
-    /// Whether the walk goes on to `to` past what was requested ahead of it and a little more, with
-    /// what that has brought besides where uses of it are not seen.
-    fn jumps(&mut self, directories: &Directories, to: (Spot, Level), sees_all: bool) -> bool {
-        let limit = (self.ahead.len() + JUMP_MAX) * if sees_all { 1 } else { NEIGHBOURS };
+    /// Whether the walk goes on to `to` past what was requested ahead of it and a little more, and
+    /// unless `is_strict` with what that has brought besides.
+    fn jumps(&mut self, directories: &Directories, to: (Spot, Level), is_strict: bool) -> bool {
+        let limit = (self.ahead.len() + JUMP_MAX) * if is_strict { 1 } else { NEIGHBOURS };
         self.reaches(directories, self.order, to, limit).is_some()
     }
 
@@ -264,7 +264,14 @@ impl WalkCursor {
         path.follow(directories, habits, examined).0
     }
 
-    fn move_to(&mut self, directories: &Directories, spot: Spot, fits: &Fits, settings: &Settings) {
+    fn move_to(
+        &mut self,
+        directories: &Directories,
+        spot: Spot,
+        fits: &Fits,
+        keeps_order: bool,
+        settings: &Settings,
+    ) {
         self.note_passed(directories, spot, settings);
         let is_candidate = self.state == WalkState::Candidate;
         let kept = self.runs[self.order];
@@ -273,7 +280,7 @@ impl WalkCursor {
         // the entry that comes next in that.
         if self.runs.iter().all(|&run| run == 0) {
             self.runs[self.order] = kept;
-        } else if fits[self.order].is_none() && !settings.sees_all && !is_candidate {
+        } else if fits[self.order].is_none() && keeps_order && !is_candidate {
             self.runs[self.order] = kept.min(SETTLED_RUN);
         }
         self.choose();

@@ -68,12 +68,16 @@ impl Walks {
             Some(owner) if self.is_active(owner) => owner..owner + 1,
             _ => 0..self.cursors.len(),
         };
+        // Where all uses are seen there are no others; where requests take the arm from the program,
+        // a walk is given up as soon as it is in doubt.
+        let is_strict = self.settings.sees_all || self.seeks;
         let mut is_known = false;
         let mut moved: Option<usize> = None;
         for which in tried {
             let Some(walk) = &mut self.cursors[which] else { continue };
             let is_own = owner.is_some_and(|owner| usize::from(owner) == which);
-            let progress = walk.advance(&self.directories, (spot, level), is_own, &self.settings);
+            let to = (spot, level);
+            let progress = walk.advance(&self.directories, to, is_own, is_strict, &self.settings);
             self.counts.examined += core::mem::take(&mut walk.examined);
             if progress == Progress::None {
                 continue;
