@@ -68,8 +68,8 @@ impl Walks {
             Some(owner) if self.is_active(owner) => owner..owner + 1,
             _ => 0..self.cursors.len(),
         };
-        // Where all uses are seen there are no others. Where requests take the arm from the program a
-        // walk is given up as soon as it is in doubt.
+        // Where all uses are seen there are no others. Where requests take the arm from the program
+        // a walk is given up as soon as it is in doubt.
         let is_strict = self.settings.sees_all || self.seeks;
         let mut is_known = false;
         let mut moved: Option<usize> = None;
