@@ -14,13 +14,13 @@
 //! never uses may lie between. It goes on in the directories that the program enters, and in those
 //! that it came from. Any process may go on with it: a walk belongs to the tree, not to a process.
 //! A driver that polls misses uses of what is there already, so a jump ahead within what was
-//! requested is progress.
+//! requested, or what requests may have brought besides, is progress.
 //!
 //! # Invariants
 //! - The same calls give the same requests; there is no clock.
 //! - `requested = used + passed + unused + failed + in_flight + waiting`, after each call.
-//! - A call costs as much as the windows of the walks, whatever the size of a directory; listing
-//!   one costs as much as sorting it.
+//! - A call costs as much as the windows of the walks, or 1,024 entries of each, whatever the size
+//!   of a directory; listing one costs as much as sorting it.
 //! - Every table has a bound in [`WalkSettings`].
 //! # Sources
 //! Lustre's statahead (`llite/statahead.c`): windows that grow, the share of hits below which it

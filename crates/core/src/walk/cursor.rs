@@ -37,6 +37,8 @@ pub(super) struct WalkCursor {
     misses: u8,
     /// Predictions that were right since one was wrong.
     hits: u8,
+    /// Jumps to what was not requested since a prediction was right.
+    jumps: u8,
     /// Requests that are not settled.
     pub(super) ahead: Vec<Step>,
     /// Their bytes; those in flight count as many as they may bring.
@@ -110,6 +112,7 @@ impl WalkCursor {
             window: 0,
             misses: 0,
             hits: 0,
+            jumps: 0,
             ahead: Vec::new(),
             ahead_bytes: 0,
             last_use,
@@ -123,7 +126,8 @@ impl WalkCursor {
     }
 
     /// The program uses an entry, as deep as said, which was requested by this walk if it is
-    /// `owned`. Where `is_strict` it comes to no entry by uses that were not seen.
+    /// `owned`. Where `is_strict`, jumps past what was requested are short, and what does not come
+    /// next is evidence against its order.
     pub(super) fn advance(
         &mut self,
         directories: &Directories,
@@ -142,7 +146,7 @@ impl WalkCursor {
             return self.touch(directories, spot);
         }
         let (to, is_candidate) = ((spot, level), self.state == WalkState::Candidate);
-        let comes_next = self.reaches(directories, self.order, to, 0).is_some();
+        let comes_next = self.reaches(directories, self.order, to, 0, PASSED_FILES_MAX).is_some();
         // An order that has held for long is tried alone.
         let is_settled = comes_next && self.runs[self.order] >= SETTLED_RUN;
         if !comes_next && !owned && (is_candidate || !self.jumps(directories, to, is_strict)) {
@@ -167,7 +171,8 @@ impl WalkCursor {
             let is_tried = !is_settled || order == self.order;
             is_tried.then(|| self.run_with(directories, order, to)).flatten()
         });
-        // Where reads alone are told, one of what was requested is none against the order.
+        // What does not come next may follow what was not seen; where reads alone are told, one of
+        // what was requested does.
         let keeps_order = !is_strict || owned && directories.tells_reads(spot.dir);
         self.move_to(directories, spot, &fits, keeps_order, settings);
         Progress::Moves
@@ -203,15 +208,20 @@ impl WalkCursor {
         if goes_on && self.runs[order] == 0 {
             return None;
         }
-        let enters = self.reaches(directories, order, to, 0)?;
+        let enters = self.reaches(directories, order, to, 0, PASSED_FILES_MAX)?;
         Some((self.runs[order].saturating_add(1), enters))
     }
 
     /// Whether the walk goes on to `to` past what was requested ahead of it and a little more, and
-    /// unless `is_strict` with what that has brought besides.
+    /// with what that has brought besides, unless `is_strict`, or nothing was right for long.
     fn jumps(&mut self, directories: &Directories, to: (Spot, Level), is_strict: bool) -> bool {
-        let limit = (self.ahead.len() + JUMP_MAX) * if is_strict { 1 } else { NEIGHBOURS };
-        self.reaches(directories, self.order, to, limit).is_some()
+        let is_far = !is_strict && self.state == WalkState::Active && self.jumps < JUMPS_MAX;
+        let near = self.ahead.len() + JUMP_MAX;
+        let far = (near * NEIGHBOURS, PASSED_FILES_JUMP_MAX);
+        let (limit, passed_max) = if is_far { far } else { (near, PASSED_FILES_MAX) };
+        let goes_on = self.reaches(directories, self.order, to, limit, passed_max).is_some();
+        self.jumps = self.jumps.saturating_add(u8::from(goes_on));
+        goes_on
     }
 
     /// Whether at most `limit` entries that ought to have been used lie between the position and
@@ -222,6 +232,7 @@ impl WalkCursor {
         order: usize,
         (to, level): (Spot, Level),
         limit: usize,
+        passed_max: usize,
     ) -> Option<bool> {
         let Self { habits, at, horizons, examined, .. } = self;
         let chain = Chain::new(directories, *at);
@@ -233,8 +244,16 @@ impl WalkCursor {
             if !enters && !is_around {
                 return false;
             }
-            let path =
-                Path { from: *at, to, level, order, enters, limit, examined_max: EXAMINED_MAX };
+            let path = Path {
+                from: *at,
+                to,
+                level,
+                order,
+                enters,
+                limit,
+                passed_max,
+                examined_max: EXAMINED_MAX,
+            };
             let known = &mut horizons[usize::from(enters)][usize::from(limit > 0)];
             if known.as_ref().is_some_and(|horizon| horizon.is_beyond(directories, &path)) {
                 return false;
@@ -259,8 +278,16 @@ impl WalkCursor {
         if !is_around || directories.is_before(order, *at, &chain) {
             return false;
         }
-        let path =
-            Path { from: spot, to: *at, level, order, enters, limit, examined_max: LATE_MAX };
+        let path = Path {
+            from: spot,
+            to: *at,
+            level,
+            order,
+            enters,
+            limit,
+            passed_max: PASSED_FILES_MAX,
+            examined_max: LATE_MAX,
+        };
         path.follow(directories, habits, examined).0
     }
 
@@ -276,8 +303,7 @@ impl WalkCursor {
         let is_candidate = self.state == WalkState::Candidate;
         let kept = self.runs[self.order];
         self.runs = fits.map(|fit| fit.map_or(0, |(run, _)| run));
-        // A jump ahead is evidence neither for the order nor for another one, even if it leads to
-        // the entry that comes next in that.
+        // A jump ahead is evidence neither for the order nor for another one.
         if self.runs.iter().all(|&run| run == 0) {
             self.runs[self.order] = kept;
         } else if fits[self.order].is_none() && keeps_order && !is_candidate {
@@ -365,7 +391,7 @@ impl WalkCursor {
     pub(super) fn start(&mut self, settings: &Settings) {
         self.state = WalkState::Active;
         self.window = settings.window_min;
-        (self.misses, self.hits) = (0, 0);
+        (self.misses, self.hits, self.jumps) = (0, 0, 0);
         self.is_open = true;
     }
 
@@ -374,6 +400,7 @@ impl WalkCursor {
         assert!(self.state == WalkState::Active, "a walk that requests nothing is not judged");
         self.misses = self.misses << 1 | u8::from(!is_hit);
         self.hits = if is_hit { self.hits.saturating_add(1) } else { 0 };
+        self.jumps = if is_hit { 0 } else { self.jumps };
         if is_hit {
             self.window = (self.window * 2).min(settings.window_max);
         }
@@ -405,8 +432,14 @@ type Fits = [Option<(u8, bool)>; order::COUNT];
 const RECOGNISED_RUN: u8 = RECOGNISED_AFTER as u8 - 1;
 /// Entries in one order, less one, after which others are not tried while it goes on.
 const SETTLED_RUN: u8 = 16;
-/// Entries ahead of what was requested, or behind the position, that still belong to a walk.
+/// Entries ahead of what was requested, or behind the position, that belong to a walk wherever it is.
 const JUMP_MAX: usize = 4;
+/// Jumps to what was not requested, with nothing right between them, after which none is far.
+const JUMPS_MAX: u8 = 8;
+/// Files of a class that is never used which may lie between two that are, and in the way of a far
+/// jump.
+const PASSED_FILES_MAX: usize = 16;
+const PASSED_FILES_JUMP_MAX: usize = 128;
 /// Inodes in a block of ext4 of 4 KiB: the request for one brings the others, which a poll does not
 /// see to be used.
 const NEIGHBOURS: usize = 16;

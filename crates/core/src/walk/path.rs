@@ -23,6 +23,8 @@ pub(super) struct Path {
     pub(super) enters: bool,
     /// Entries that ought to have been used, at most.
     pub(super) limit: usize,
+    /// Files of classes that are never used, at most.
+    pub(super) passed_max: usize,
     /// Entries that are looked at, at most.
     pub(super) examined_max: usize,
 }
@@ -68,17 +70,11 @@ impl Path {
             } else if row.kind == EntryKind::File {
                 passed += 1;
             }
-            if unused > self.limit || passed > self.passed_max() {
+            if unused > self.limit || passed > self.passed_max {
                 return (false, Some(self.horizon(directories, at, true)));
             }
         }
         (false, Some(self.horizon(directories, at, false)))
-    }
-
-    /// Files of classes that are never used which may lie on it.
-    fn passed_max(&self) -> usize {
-        // In directories that are new to the walk many classes are.
-        self.limit.clamp(PASSED_FILES_MAX, PASSED_FILES_JUMP_MAX)
     }
 
     fn horizon(&self, directories: &Directories, end: Spot, is_unused: bool) -> Horizon {
@@ -104,8 +100,3 @@ impl Horizon {
             && !directories.is_before(path.order, path.to, &Chain::new(directories, self.end))
     }
 }
-
-/// Files of a class that is never used which may lie between two that are, and which a jump may
-/// pass.
-const PASSED_FILES_MAX: usize = 16;
-const PASSED_FILES_JUMP_MAX: usize = 128;

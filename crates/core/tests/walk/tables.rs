@@ -150,18 +150,15 @@ fn the_window_doubles_with_each_hit_and_a_walk_that_misses_rests() {
         names[..12].iter().map(|name| program.touch(name, Use::Stat).len()).collect();
     assert_eq!(counts, [0, 0, 4, 5, 9, 17, 33, 65, 129, 1, 1, 1]);
     // Uses far from what was requested, each a miss: two of the last eight are enough.
-    let mut program = Program::new(&[("", &names)]);
-    program.give("");
-    program.touch_all(&names[..5], Use::Stat);
     let before = program.walks.stats();
     for at in [390, 370, 350] {
         program.touch(names[at], Use::Stat);
     }
     let after = program.walks.stats();
     assert_eq!(after.misses - before.misses, 2, "a walk at rest is not judged");
-    let quiet: usize = names[5..68].iter().map(|name| program.touch(name, Use::Stat).len()).sum();
+    let quiet: usize = names[12..76].iter().map(|name| program.touch(name, Use::Stat).len()).sum();
     assert_eq!(quiet, 0, "a walk at rest requests nothing");
-    let again: usize = names[68..83].iter().map(|name| program.touch(name, Use::Stat).len()).sum();
+    let again: usize = names[76..90].iter().map(|name| program.touch(name, Use::Stat).len()).sum();
     assert!(again > 0, "after 64 entries it is tried again");
 }
 
@@ -203,6 +200,33 @@ fn a_jump_to_the_neighbour_in_another_order_changes_none() {
 }
 
 #[test]
+fn what_is_not_seen_lies_between_uses_of_a_walk_as_far_as_requests_may_have_brought_it() {
+    let names: Vec<String> = (0..4_000).map(|at| format!("{:04}", at * 1_733 % 4_000)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    #[rustfmt::skip]
+    let rows = [ // why, sees all, seeks, steps, misses
+        ("polled",                         false, false, vec![40, 100],                0),
+        ("further than any block",         false, false, vec![400],                    1),
+        ("each use is seen",               true,  false, vec![40],                     1),
+        ("a request costs the program",    false, true,  vec![40],                     1),
+        ("strides that nothing confirms",  false, false, vec![100; 10],                2),
+    ];
+    for (why, sees_all, seeks, steps, misses) in rows {
+        let settings = WalkSettings { sees_all, window_max: 4, ..WalkSettings::default() };
+        let mut program = Program::with(&[("", &names)], settings);
+        program.give("");
+        program.walks.set_seeks(seeks);
+        program.touch_all(&names[..3], Use::Stat);
+        let mut at = 2;
+        for step in steps {
+            at += step;
+            program.touch(names[at], Use::Stat);
+        }
+        assert_eq!(program.walks.stats().misses, misses, "{why}");
+    }
+}
+
+#[test]
 fn threads_that_use_neighbours_in_any_order_go_on_with_the_walk() {
     let names: Vec<String> = (0..64).map(|at| format!("{:02}", at * 37 % 64)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -234,12 +258,12 @@ fn a_second_pass_that_goes_deeper_is_a_walk_of_its_own() {
 
 #[test]
 fn walks_that_went_wrong_make_the_next_ones_need_more_evidence() {
-    let names: Vec<String> = (0..2_000).map(|at| format!("{:04}", at * 733 % 2_000)).collect();
+    let names: Vec<String> = (0..200).map(|at| format!("{:03}", at * 73 % 200)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut program = Program::new(&[("", &names)]);
     program.give("");
     let mut needed = Vec::new();
-    for start in [0, 400, 800, 1_200] {
+    for start in [0, 40, 80, 120] {
         let walks = program.walks.stats().walks;
         let used = (start..).take_while(|&at| {
             program.touch(names[at], READ);
@@ -247,8 +271,8 @@ fn walks_that_went_wrong_make_the_next_ones_need_more_evidence() {
         });
         needed.push(used.count() + 1);
         // Then far away, twice: each a miss.
-        program.touch(names[start + 300], READ);
-        program.touch(names[start + 250], READ);
+        program.touch(names[start + 30], READ);
+        program.touch(names[start + 25], READ);
     }
     assert_eq!(needed, [3, 4, 5, 6]);
 }
