@@ -432,7 +432,7 @@ type Fits = [Option<(u8, bool)>; order::COUNT];
 const RECOGNISED_RUN: u8 = RECOGNISED_AFTER as u8 - 1;
 /// Entries in one order, less one, after which others are not tried while it goes on.
 const SETTLED_RUN: u8 = 16;
-/// Entries ahead of what was requested, or behind the position, that belong to a walk wherever it is.
+/// Entries ahead of what was requested, or behind the position, that always belong to a walk.
 const JUMP_MAX: usize = 4;
 /// Jumps to what was not requested, with nothing right between them, after which none is far.
 const JUMPS_MAX: u8 = 8;
