@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use super::directories::{Directories, Level, RECOGNISED_AFTER};
 use super::habits::Habits;
 use super::order::{self, Sequence};
-use super::path::{Horizon, Path};
+use super::path::{Horizon, Path, Reach};
 use super::tree::Chain;
 use super::{EntryKind, Settings, Spot, WalkRequestId};
 use crate::units::Nanos;
@@ -146,7 +146,7 @@ impl WalkCursor {
             return self.touch(directories, spot);
         }
         let (to, is_candidate) = ((spot, level), self.state == WalkState::Candidate);
-        let comes_next = self.reaches(directories, self.order, to, 0, PASSED_FILES_MAX).is_some();
+        let comes_next = self.reaches(directories, self.order, to, Reach::NEXT).is_some();
         // An order that has held for long is tried alone.
         let is_settled = comes_next && self.runs[self.order] >= SETTLED_RUN;
         if !comes_next && !owned && (is_candidate || !self.jumps(directories, to, is_strict)) {
@@ -208,7 +208,7 @@ impl WalkCursor {
         if goes_on && self.runs[order] == 0 {
             return None;
         }
-        let enters = self.reaches(directories, order, to, 0, PASSED_FILES_MAX)?;
+        let enters = self.reaches(directories, order, to, Reach::NEXT)?;
         Some((self.runs[order].saturating_add(1), enters))
     }
 
@@ -217,22 +217,21 @@ impl WalkCursor {
     fn jumps(&mut self, directories: &Directories, to: (Spot, Level), is_strict: bool) -> bool {
         let is_far = !is_strict && self.state == WalkState::Active && self.jumps < JUMPS_MAX;
         let near = self.ahead.len() + JUMP_MAX;
-        let far = (near * NEIGHBOURS, PASSED_FILES_JUMP_MAX);
-        let (limit, passed_max) = if is_far { far } else { (near, PASSED_FILES_MAX) };
-        let goes_on = self.reaches(directories, self.order, to, limit, passed_max).is_some();
+        let far = Reach { unused: near * NEIGHBOURS, passed: PASSED_FILES_JUMP_MAX };
+        let reach = if is_far { far } else { Reach::near(near) };
+        let goes_on = self.reaches(directories, self.order, to, reach).is_some();
         self.jumps = self.jumps.saturating_add(u8::from(goes_on));
         goes_on
     }
 
-    /// Whether at most `limit` entries that ought to have been used lie between the position and
+    /// Whether no more than `reach` says lies between the position and
     /// `to`, and if so, whether with those in directories.
     fn reaches(
         &mut self,
         directories: &Directories,
         order: usize,
         (to, level): (Spot, Level),
-        limit: usize,
-        passed_max: usize,
+        reach: Reach,
     ) -> Option<bool> {
         let Self { habits, at, horizons, examined, .. } = self;
         let chain = Chain::new(directories, *at);
@@ -244,17 +243,9 @@ impl WalkCursor {
             if !enters && !is_around {
                 return false;
             }
-            let path = Path {
-                from: *at,
-                to,
-                level,
-                order,
-                enters,
-                limit,
-                passed_max,
-                examined_max: EXAMINED_MAX,
-            };
-            let known = &mut horizons[usize::from(enters)][usize::from(limit > 0)];
+            let path =
+                Path { from: *at, to, level, order, enters, reach, examined_max: EXAMINED_MAX };
+            let known = &mut horizons[usize::from(enters)][usize::from(reach != Reach::NEXT)];
             if known.as_ref().is_some_and(|horizon| horizon.is_beyond(directories, &path)) {
                 return false;
             }
@@ -278,16 +269,8 @@ impl WalkCursor {
         if !is_around || directories.is_before(order, *at, &chain) {
             return false;
         }
-        let path = Path {
-            from: spot,
-            to: *at,
-            level,
-            order,
-            enters,
-            limit,
-            passed_max: PASSED_FILES_MAX,
-            examined_max: LATE_MAX,
-        };
+        let (reach, examined_max) = (Reach::near(limit), LATE_MAX);
+        let path = Path { from: spot, to: *at, level, order, enters, reach, examined_max };
         path.follow(directories, habits, examined).0
     }
 
@@ -400,8 +383,8 @@ impl WalkCursor {
         assert!(self.state == WalkState::Active, "a walk that requests nothing is not judged");
         self.misses = self.misses << 1 | u8::from(!is_hit);
         self.hits = if is_hit { self.hits.saturating_add(1) } else { 0 };
-        self.jumps = if is_hit { 0 } else { self.jumps };
         if is_hit {
+            self.jumps = 0;
             self.window = (self.window * 2).min(settings.window_max);
         }
         if self.misses.count_ones() * 100 > MISSES_PERCENT_MAX * 8 {
@@ -436,9 +419,7 @@ const SETTLED_RUN: u8 = 16;
 const JUMP_MAX: usize = 4;
 /// Jumps to what was not requested, with nothing right between them, after which none is far.
 const JUMPS_MAX: u8 = 8;
-/// Files of a class that is never used which may lie between two that are, and in the way of a far
-/// jump.
-const PASSED_FILES_MAX: usize = 16;
+/// Files of a class that is never used which may lie in the way of a far jump.
 const PASSED_FILES_JUMP_MAX: usize = 128;
 /// Inodes in a block of ext4 of 4 KiB: the request for one brings the others, which a poll does not
 /// see to be used.

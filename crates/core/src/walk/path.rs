@@ -21,12 +21,28 @@ pub(super) struct Path {
     pub(super) order: usize,
     /// With those in directories.
     pub(super) enters: bool,
-    /// Entries that ought to have been used, at most.
-    pub(super) limit: usize,
-    /// Files of classes that are never used, at most.
-    pub(super) passed_max: usize,
+    pub(super) reach: Reach,
     /// Entries that are looked at, at most.
     pub(super) examined_max: usize,
+}
+
+/// What may lie between two entries, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reach {
+    /// Entries that ought to have been used.
+    pub(super) unused: usize,
+    /// Files of classes that are never used.
+    pub(super) passed: usize,
+}
+
+impl Reach {
+    /// Of two that follow each other.
+    pub(super) const NEXT: Self = Self::near(0);
+
+    /// As of two that follow each other, but for so many `unused` entries.
+    pub(super) const fn near(unused: usize) -> Self {
+        Self { unused, passed: PASSED_FILES_MAX }
+    }
 }
 
 /// The entry at which paths from a position end, wherever they lead.
@@ -37,13 +53,13 @@ pub(super) struct Horizon {
     is_unused: bool,
     order: usize,
     level: Level,
-    limit: usize,
+    reach: Reach,
     /// Of the listings in which it was met.
     version: u64,
 }
 
 impl Path {
-    /// Whether it is there, and within its limit; where not, the entry that it ended at. Adds the
+    /// Whether it is there, and within its reach; where not, the entry that it ended at. Adds the
     /// entries that it looks at to `examined`.
     pub(super) fn follow(
         &self,
@@ -70,7 +86,7 @@ impl Path {
             } else if row.kind == EntryKind::File {
                 passed += 1;
             }
-            if unused > self.limit || passed > self.passed_max {
+            if unused > self.reach.unused || passed > self.reach.passed {
                 return (false, Some(self.horizon(directories, at, true)));
             }
         }
@@ -78,8 +94,8 @@ impl Path {
     }
 
     fn horizon(&self, directories: &Directories, end: Spot, is_unused: bool) -> Horizon {
-        let &Self { order, level, limit, .. } = self;
-        Horizon { end, is_unused, order, level, limit, version: directories.version() }
+        let &Self { order, level, reach, .. } = self;
+        Horizon { end, is_unused, order, level, reach, version: directories.version() }
     }
 }
 
@@ -87,7 +103,7 @@ impl Horizon {
     /// Whether `path`, from the same position, leads beyond it.
     pub(super) fn is_beyond(&self, directories: &Directories, path: &Path) -> bool {
         let is_of = self.order == path.order
-            && self.limit == path.limit
+            && self.reach == path.reach
             && self.level <= path.level
             && self.version == directories.version();
         let is_open = || {
@@ -100,3 +116,6 @@ impl Horizon {
             && !directories.is_before(path.order, path.to, &Chain::new(directories, self.end))
     }
 }
+
+/// Files of a class that is never used which may lie between two that are.
+const PASSED_FILES_MAX: usize = 16;
