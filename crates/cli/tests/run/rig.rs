@@ -14,6 +14,7 @@ use std::thread::{self, JoinHandle};
 use forerun_steer::kernel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, fadvise, fsync};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use forerun_testkit::{Scratch, skip, stat_fields, until};
@@ -71,6 +72,12 @@ pub(crate) fn holds(forerun: u32, path: &Path) -> bool {
         links.any(|link| link.is_ok_and(|link| fs::read_link(link.path()).is_ok_and(is_it)))
     });
     is_there
+}
+
+/// Sends `signal` to the process `pid`, which is there.
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("it is a process's");
+    kill_process(pid, signal).expect("it is there");
 }
 
 /// How often a process has waited.

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use forerun_testkit::{Scratch, installed};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::rig::{Reader, explain, observing, run};
+use crate::rig::{Reader, explain, observing, run, signal};
 
 /// Tells its number, in a group of its own where it `leaves`, and the name of each signal that it
 /// gets.
@@ -51,12 +51,12 @@ impl Processes {
         Self { forerun, program, observing }
     }
 
-    fn send(&self, signal: (Signal, &str), to: To) {
+    fn send(&self, (number, name): (Signal, &str), to: To) {
         let forerun = self.forerun.child.id();
         let all = match to {
             To::BothByAnother => {
                 let numbers = [forerun, self.observing].map(|pid| pid.to_string());
-                let sent = Command::new("kill").args(["-s", signal.1]).args(numbers).status();
+                let sent = Command::new("kill").args(["-s", name]).args(numbers).status();
                 assert!(sent.expect("it is installed").success());
                 return;
             }
@@ -65,13 +65,13 @@ impl Processes {
             To::Program => vec![self.program],
         };
         for process in all {
-            kill_process(pid(process), signal.0).expect("it is there");
+            signal(process, number);
         }
     }
 
     /// The signals that the program has got since.
     fn got(&mut self) -> Vec<String> {
-        kill_process(pid(self.forerun.child.id()), Signal::POWER).expect("it is there");
+        signal(self.forerun.child.id(), Signal::POWER);
         let mut got = Vec::new();
         loop {
             let name = self.forerun.answer();
@@ -86,7 +86,9 @@ impl Processes {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        let _ = kill_process(pid(self.program), Signal::KILL);
+        // It may have ended, where the test has failed.
+        let program = i32::try_from(self.program).ok().and_then(Pid::from_raw);
+        let _ = program.map(|program| kill_process(program, Signal::KILL));
         let _ = self.forerun.child.wait();
     }
 }
@@ -105,25 +107,24 @@ fn a_signal_to_one_or_both_processes_of_forerun_reaches_the_program_once() {
     ];
     let ways = [To::Forerun, To::Program, To::Both, To::BothByAnother];
     let rows = ["stays", "leaves"].into_iter().flat_map(|stays| ways.map(|to| (stays, to)));
-    let scratch = Scratch::new("groups");
+    let scratch = Scratch::new("signals");
     for way in ["run", "explain"] {
         for (stays, to) in rows.clone() {
             let mut command = if way == "run" { run("") } else { explain("-o page.html") };
             command.current_dir(&scratch);
             let mut processes = Processes::start(command, stays);
             for _ in 0..ROUNDS {
-                for signal in ends {
-                    processes.send(signal, to);
-                    let name = format!("SIG{}", signal.1);
-                    assert_eq!(processes.got(), [name], "{way}, {stays}, to {to:?}");
+                for (number, name) in ends {
+                    processes.send((number, name), to);
+                    assert_eq!(
+                        processes.got(),
+                        [format!("SIG{name}")],
+                        "{way}, {stays}, to {to:?}"
+                    );
                 }
             }
         }
     }
-}
-
-fn pid(number: u32) -> Pid {
-    Pid::from_raw(number.try_into().expect("it is positive")).expect("it is not 0")
 }
 
 /// Times that each is sent: what is there twice may count once.

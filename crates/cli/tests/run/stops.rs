@@ -5,9 +5,9 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use forerun_testkit::{stat_fields, until, within};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::rig::{explain, observing, run};
+use crate::rig::{explain, observing, run, signal};
 
 /// The rest of a program that has stopped itself.
 const ENDS: &str = "exit 3";
@@ -86,9 +86,4 @@ fn stopped(mut command: Command, rest: &str) -> (std::process::Child, u32, u32) 
 /// The letter of a process's state.
 fn state(pid: u32) -> Option<char> {
     stat_fields(&format!("/proc/{pid}")).first()?.chars().next()
-}
-
-fn signal(pid: u32, signal: Signal) {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("it is a process's");
-    kill_process(pid, signal).expect("it is there");
 }
