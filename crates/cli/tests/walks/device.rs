@@ -6,7 +6,8 @@
 //! ```
 //! # Invariants
 //! - This process serves the device, and never uses a file on it: it could not be killed then.
-//! - All is taken down by another process once this one has ended, however.
+//! - What is mounted goes with its namespace, and the loop device and the server's mount are taken
+//!   down by another process once this one has ended, however.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -70,17 +71,19 @@ impl Device {
         if look.status().is_ok_and(|status| status.success()) {
             return Some(device);
         }
-        skip(test, "a loop device with direct I/O (root)");
+        skip(test, "a loop device with direct I/O, mounted by unshare (root)");
         None
     }
 
     /// Runs `words` in the tree, of which nothing is cached, with an empty folder `O`; where it
     /// `changes` the tree, in one of its own that can be written.
     pub(crate) fn run(&self, changes: bool, words: &[&str]) -> (Option<i32>, String, String) {
-        let mut command = Command::new("sh");
-        command.args(["-c", if changes { CHANGED } else { READ }, "sh"]).args(words);
+        // In a namespace of its own: copies of this one, which other tests may make meanwhile,
+        // would keep what is mounted here, and what is cached of it.
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", if changes { CHANGED } else { READ }, "sh"]).args(words);
         command.current_dir(&self.folder).stdin(Stdio::null());
-        let output = command.output().expect("sh starts");
+        let output = command.output().expect("unshare starts");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         (output.status.code(), text(output.stdout), text(output.stderr))
     }
@@ -171,16 +174,13 @@ const KEEPER: &str = "
 trap '' HUP INT QUIT TERM
 cat > /dev/null
 exec 2> /dev/null
-umount -l upper/all
-umount -l upper
-umount tree || umount -l tree
 [ -s loop ] && losetup -d $(cat loop)
 umount -l disk || fusermount3 -uz disk";
 
 /// Direct: requests arrive whole and in parallel.
 const ATTACHES: &str = "
 losetup -f --show -r --direct-io=on disk/disk > loop &&
-mount -o ro,noload $(cat loop) tree && umount tree";
+unshare -m mount -o ro,noload $(cat loop) tree";
 
 /// The tree, cold; what a run leaves there a moment longer is waited for.
 const READ: &str = "
