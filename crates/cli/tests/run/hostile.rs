@@ -177,8 +177,11 @@ for pipe in pipes:
     if not os.path.exists(pipe): os.mkfifo(pipe)
 rounds = []
 turn = threading.Barrier(2, lambda: rounds.append(is_early()))
+def both_go_on():
+    turn.wait()
+    return rounds[-1]
 def opens(how):
-    while turn.wait() >= 0 and rounds[-1]:
+    while both_go_on():
         for pipe in pipes:
             os.close(os.open(pipe, how))
             for fd in fds[:99]: os.lseek(fd, 4096, 0)
